@@ -1,0 +1,1 @@
+"""Replays real traffic through the real store and says what it would have hit."""
