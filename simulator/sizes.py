@@ -1,0 +1,70 @@
+"""How large a tier is asked to be: ``4M`` tokens, or ``5%`` of what the trace holds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+
+from simulator.errors import SimulatorError
+
+__all__ = ["Size", "SizeError", "parse_size"]
+
+_SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<suffix>[KMGkmg%]?)", re.ASCII)
+_FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+_EXAMPLES = "write tokens such as 65536, 16K, 4M or 1G, or a share of the trace's unique blocks such as 5%"
+
+
+class SizeError(SimulatorError, ValueError):
+    """A size cannot be read, or does not hold one block.
+
+    Args:
+        problem: what is wrong with it.
+        text: the size as it was written.
+    """
+
+    def __init__(self, problem: str, *, text: str) -> None:
+        super().__init__(f"size {text!r}: {problem}; {_EXAMPLES}")
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """A tier's capacity as written: tokens, or a share of a trace's unique blocks; exactly one of the two is set."""
+
+    text: str
+    tokens: int | None = None
+    share: Decimal | None = None  #: of the trace's unique blocks, 1 = all of them
+
+    def blocks(self, *, block_tokens: int, unique_blocks: int) -> int:
+        """Whole blocks of this size in one trace; a share is rounded down, to no less than one block.
+
+        Raises:
+            SizeError: a number of tokens that does not hold one block.
+        """
+        if self.share is not None:
+            return max(1, int(self.share * unique_blocks))
+        assert self.tokens is not None
+        if self.tokens < block_tokens:
+            raise SizeError(f"holds no block of {block_tokens:,} tokens", text=self.text)
+        return self.tokens // block_tokens
+
+
+def parse_size(text: str) -> Size:
+    """Read a size: K, M and G are 2^10, 2^20 and 2^30 tokens, % is a share of the trace's unique blocks.
+
+    Raises:
+        SizeError: it is not such a size, is zero, or is no whole number of tokens.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise SizeError("not a size", text=text)
+    number, suffix = Decimal(match["number"]), match["suffix"].upper()
+    if number == 0:
+        raise SizeError("must be more than zero", text=text)
+    if suffix == "%":
+        return Size(text=text, share=number / 100)
+    tokens = number * _FACTORS[suffix]
+    if tokens != int(tokens):
+        raise SizeError("not a whole number of tokens", text=text)
+    return Size(text=text, tokens=int(tokens))
