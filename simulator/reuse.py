@@ -21,22 +21,15 @@ import math
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.result import HitRule
 from simulator.traces.record import TraceRequest
 
-__all__ = ["HitRule", "Returns", "Reuse", "measure_reuse"]
-
-
-class HitRule(StrEnum):
-    """Which of the blocks that were found count as hits."""
-
-    TRACE = "trace"  #: all of them
-    SERVING = "serving"  #: those that leave the prompt's last token to compute, as an engine must
+__all__ = ["Returns", "Reuse", "measure_reuse"]
 
 
 @final

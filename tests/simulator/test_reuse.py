@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.reuse import HitRule, Reuse, measure_reuse
+from simulator.result import HitRule
+from simulator.reuse import Reuse, measure_reuse
 from simulator.traces.record import TraceRequest
 
 BLOCK_TOKENS = 4
