@@ -1,8 +1,8 @@
 """Which of the offered runs is coldest? A heap that forgets lazily, shared by the policies whose ranks move.
 
-A run on offer has one live entry ``(rank, serial, key)``. Withdrawing a run only forgets its serial: the entry is stale now,
-is dropped when it comes up, and all stale ones go at once when they outnumber the live (amortised O(1) a withdrawal).
-Serials are unique, so keys are never compared and equal ranks keep the order in which they were offered.
+A run on offer has one live entry ``(rank, serial, key)``. Withdrawing a run only forgets its serial: the entry is
+stale now, is dropped when it comes up, and all stale ones go at once when they outnumber the live (amortised O(1) a
+withdrawal). Serials are unique, so keys are never compared and equal ranks keep the order in which they were offered.
 
 A walk moves the entries that it has passed from the heap to a list, and the next walk puts them back first. So a walk
 costs O(log runs) a step, drops a stale entry once and for all, and changes no answer.

@@ -1,20 +1,21 @@
 """Least recently used: the run whose last request is longest ago goes first.
 
 Equal, victim by victim, to a plain list of blocks in which every request touches its blocks deepest first. Every run
-carries the stamp of its last use; the runs of one request share it. Runs with one stamp lie on one path, so at most one of
-them is on the frontier, and stamps order the offered runs strictly. Hence
+carries the stamp of its last use; the runs of one request share it. Runs with one stamp lie on one path, so at most
+one of them is on the frontier, and stamps order the offered runs strictly. Hence
 
 * the halves of a split share the stamp: the upper half lies next to the lower one, as its blocks did;
 * runs with one stamp may merge: nothing lies between them, and nothing ever comes to lie there;
 * a run that is inserted is stamped at once (it is in use), and again by ``used``. Abandoned, it stays as old as that;
   what an abandoned request only matched stays as old as it was.
 
-The order is an ``OrderedDict`` from cold to hot: O(1), no heap. A walk from the cold end meets runs that are not on offer:
-held ones, and parents whose children are colder still. Where many are pinned, every walk would pay for them again, so the
-next walk sets *aside* what the last one met: out of the order, stamp kept. Use brings a run back, to the hot end like any
-other. If it is offered before that (a transfer has ended, a request was abandoned, its children are gone), it takes its old
-place by way of the *late* heap, which walks merge in by stamp. So a run is met in vain at most once per use, and nothing
-shows outside. The upper half of a split starts aside: an ``OrderedDict`` has no way to put it beside the lower one.
+The order is an ``OrderedDict`` from cold to hot: O(1), no heap. A walk from the cold end meets runs that are not on
+offer: held ones, and parents whose children are colder still. Where many are pinned, every walk would pay for them
+again, so the next walk sets *aside* what the last one met: out of the order, stamp kept. Use brings a run back, to
+the hot end like any other. If it is offered before that (a transfer has ended, a request was abandoned, its children
+are gone), it takes its old place by way of the *late* heap, which walks merge in by stamp. So a run is met in vain at
+most once per use, and nothing shows outside. The upper half of a split starts aside: an ``OrderedDict`` has no way to
+put it beside the lower one.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class LruPolicy(Generic[K]):
         self._clock = 0
 
     def __repr__(self) -> str:
-        return f"<LruPolicy runs={len(self._order) + len(self._aside)} offered={len(self._offered)} aside={len(self._aside)}>"
+        runs = len(self._order) + len(self._aside)
+        return f"<LruPolicy runs={runs} offered={len(self._offered)} aside={len(self._aside)}>"
 
     def insert(self, key: K, *, first_block: int, block_count: int, ghost_id: int) -> None:
         """The newcomer is the most recently used run."""
