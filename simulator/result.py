@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 from simulator.errors import SimulatorError
@@ -44,7 +44,7 @@ class ResultError(SimulatorError, ValueError):
     """A text is not the JSON of a result, or one of another schema."""
 
 
-class HitRule(Enum):
+class HitRule(StrEnum):
     """Which of the matched blocks count as hits."""
 
     TRACE = "trace"  #: all of them

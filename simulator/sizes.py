@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from simulator.errors import SimulatorError
 
-__all__ = ["Size", "SizeError", "parse_size"]
+__all__ = ["Size", "SizeError", "format_tokens", "parse_size"]
 
 _SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<suffix>[KMGkmg%]?)", re.ASCII)
 _FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
@@ -53,18 +53,25 @@ class Size:
 def parse_size(text: str) -> Size:
     """Read a size: K, M and G are 2^10, 2^20 and 2^30 tokens, % is a share of the trace's unique blocks.
 
+    Parts of a token are dropped.
+
     Raises:
-        SizeError: it is not such a size, is zero, or is no whole number of tokens.
+        SizeError: it is not such a size, or is zero.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise SizeError("not a size", text=text)
     number, suffix = Decimal(match["number"]), match["suffix"].upper()
-    if number == 0:
+    share = number / 100 if suffix == "%" else None
+    tokens = None if suffix == "%" else int(number * _FACTORS[suffix])
+    if not share and not tokens:
         raise SizeError("must be more than zero", text=text)
-    if suffix == "%":
-        return Size(text=text, share=number / 100)
-    tokens = number * _FACTORS[suffix]
-    if tokens != int(tokens):
-        raise SizeError("not a whole number of tokens", text=text)
-    return Size(text=text, tokens=int(tokens))
+    return Size(text=text, tokens=tokens, share=share)
+
+
+def format_tokens(tokens: int) -> str:
+    """Tokens for people: the largest suffix that leaves at least 1, with one decimal only where it is needed."""
+    for suffix, factor in reversed(_FACTORS.items()):
+        if tokens >= factor and suffix:
+            return f"{tokens / factor:.1f}".removesuffix(".0") + suffix
+    return str(tokens)

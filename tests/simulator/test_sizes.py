@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.errors import SimulatorError
-from simulator.sizes import SizeError, parse_size
+from simulator.sizes import SizeError, format_tokens, parse_size
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,7 @@ from simulator.sizes import SizeError, parse_size
         ("4M", 4 * 2**20),
         ("1G", 2**30),
         ("1.5M", 3 * 2**19),
+        ("1.6M", 1_677_721),
         (" 4M ", 4 * 2**20),
         ("12345678901234567890", 12345678901234567890),
     ],
@@ -89,3 +90,28 @@ def test_a_share_is_within_one_block_of_the_exact_product(percent: object, uniqu
     blocks = parse_size(f"{percent}%").blocks(block_tokens=16, unique_blocks=unique_blocks)
     exact = float(str(percent)) / 100 * unique_blocks
     assert blocks == 1 or exact - 1 - 1e-6 <= blocks <= exact + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text"),
+    [
+        (0, "0"),
+        (1_023, "1023"),
+        (1_024, "1K"),
+        (1_536, "1.5K"),
+        (4 * 2**20, "4M"),
+        (93_588_480, "89.3M"),
+        (2**31, "2G"),
+    ],
+)
+def test_tokens_are_shown_as_they_are_written(tokens: int, text: str) -> None:
+    assert format_tokens(tokens) == text
+
+
+@given(st.integers(1, 4_095), st.sampled_from("KMG"))
+def test_a_whole_size_reads_back_from_what_is_shown(number: int, suffix: str) -> None:
+    tokens = parse_size(f"{number}{suffix}").tokens
+    assert tokens is not None
+    shown = parse_size(format_tokens(tokens)).tokens
+    assert shown is not None
+    assert abs(shown - tokens) <= tokens / 20
