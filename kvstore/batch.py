@@ -1,0 +1,133 @@
+"""Many sequences, one step: what costs nothing for the sequences that stay inside their page.
+
+A decoding batch gains one token for each sequence a step, and only one in ``block_tokens`` of them then fills a block. So the
+batch keeps its members' counts in arrays, buffers tokens in one matrix, and touches a sequence only when it crosses a
+block. Build a new batch when its members change; the old one is flushed by ``flush`` (or by its next use).
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvstore.core import Core
+from kvstore.errors import InvalidRequest, OutOfPages
+from kvstore.sequence import Commit, Sequence
+
+__all__ = ["SequenceBatch"]
+
+
+@final
+class SequenceBatch:
+    """Token sequences of one store that decode in step. While it lives, append to its members only through it.
+
+    Shapes:
+        every array argument: [number of sequences], in the order given at construction
+    """
+
+    __slots__ = ("_core", "_counts", "_fill", "_shared", "_tail", "sequences")
+
+    def __init__(self, core: Core, sequences: tuple[Sequence, ...]) -> None:
+        if len(set(map(id, sequences))) != len(sequences):
+            raise InvalidRequest("a sequence is in the batch twice")
+        self._core = core
+        self.sequences = sequences
+        self._tail = np.zeros(
+            (len(sequences), core.block_tokens), np.int32
+        )  # appended tokens that no sequence knows yet
+        self._fill = np.zeros(len(sequences), np.int64)  # how many of them
+        self._counts = np.array([member.token_count for member in sequences], np.int64)
+        self._shared = np.array([member.committed_tokens for member in sequences], np.int64)
+
+    @property
+    def token_counts(self) -> NDArray[np.int64]:
+        """Known tokens of each sequence; a copy."""
+        return self._counts.copy()
+
+    def append(self, tokens: NDArray[np.integer]) -> None:
+        """One more token is known for each sequence.
+
+        Raises:
+            InvalidRequest: not one id in ``[0, 2**31)`` for each; nothing was changed.
+        """
+        if tokens.shape != self._fill.shape or tokens.dtype.kind not in "iu":
+            raise InvalidRequest(f"need {len(self.sequences)} token ids, got {tokens.dtype} of shape {tokens.shape}")
+        if tokens.size and (tokens.min() < 0 or tokens.max() >= 1 << 31):
+            raise InvalidRequest(f"token ids lie in [0, 2**31), got {int(tokens.min())} to {int(tokens.max())}")
+        full = np.flatnonzero(self._fill == self._tail.shape[1])
+        if full.size:
+            self._flush_rows(full)
+        self._tail[np.arange(len(self.sequences)), self._fill] = tokens
+        self._fill += 1
+        self._counts += 1
+
+    def reserve(self, *, ahead: int = 1) -> None:
+        """Have pages for ``ahead`` tokens beyond the known ones, for every sequence or for none.
+
+        Raises:
+            OutOfPages: free and evictable pages are too few for all; nothing was changed. Park one and try again.
+        """
+        core = self._core
+        through = self._counts + ahead
+        room = np.array([member.reserved_tokens for member in self.sequences], np.int64)
+        short = np.flatnonzero(through > room)
+        if not short.size:
+            return
+        needed = int((-(-(through[short] - room[short]) // core.block_tokens)).sum())
+        with core.lock:
+            free, evictable = core.allocator.free_count, core.residency.evictable_count
+        if needed > free + evictable:
+            raise OutOfPages(needed=needed, free=free, evictable=evictable)
+        for row in short.tolist():
+            self.sequences[row].reserve(through=int(through[row]))
+
+    def commit(self, through: NDArray[np.integer]) -> dict[int, Commit]:
+        """Publish the full blocks that a forward pass has written, as ``Sequence.commit`` does.
+
+        Args:
+            through: positions, one for each sequence.
+
+        Returns:
+            what happened, for the rows that crossed a block; most steps it is empty.
+        """
+        block_tokens = self._core.block_tokens
+        crossing = np.flatnonzero(through // block_tokens > self._shared // block_tokens)
+        if not crossing.size:
+            return {}
+        self._flush_rows(crossing)
+        done = {}
+        for row in crossing.tolist():
+            change = done[row] = self.sequences[row].commit(through=int(through[row]))
+            self._shared[row] = change.tokens
+        return done
+
+    def page_tables(self, out: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Write each sequence's page table into its row of ``out``; what lies behind it is left alone.
+
+        Shapes:
+            out: [number of sequences, at least the longest page table] int32
+            returns: [number of sequences] how many pages each row has
+        """
+        counts = np.zeros(len(self.sequences), np.int64)
+        tables = [member.page_table for member in self.sequences]
+        if out.ndim != 2 or len(out) != len(tables) or out.shape[1] < max(map(len, tables), default=0):
+            raise InvalidRequest(
+                f"out has shape {out.shape}, need [{len(tables)}, {max(map(len, tables), default=0)}] or more"
+            )
+        for row, table in enumerate(tables):
+            out[row, : len(table)] = table
+            counts[row] = len(table)
+        return counts
+
+    def flush(self) -> None:
+        """Hand every buffered token to its sequence; after that the batch may be thrown away."""
+        self._flush_rows(np.flatnonzero(self._fill))
+
+    def _flush_rows(self, rows: NDArray[np.intp]) -> None:
+        for row in rows.tolist():
+            fill = int(self._fill[row])
+            if fill:
+                self.sequences[row].append(self._tail[row, :fill])
+        self._fill[rows] = 0

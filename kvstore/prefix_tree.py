@@ -1,0 +1,223 @@
+"""What matches? A radix tree whose edges are the bytes of whole runs of blocks.
+
+A *node* is a run: consecutive blocks of one prefix that share one fate (the same residency, the same children). Its edge holds
+the symbols of its blocks back to back; children are found by a dict on their first symbol. A whole edge is compared by one
+memcmp in place (``startswith(edge, offset)``), never by slicing the rest of the prompt, never token by token. So a
+128 k-token prompt in three nodes costs three steps.
+
+This file knows structure only: no policy, no counters, no locks. Matching is a pure query.
+
+INV-1: an edge is never empty and holds whole symbols; ``len(pages)`` is its block count.
+INV-2: a child is found under the first symbol of its edge; so siblings differ in their first block.
+INV-3: ``first_block`` is the number of blocks between the root and the node.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import Final, final
+
+import numpy as np
+
+from kvstore.namespace import Namespace
+
+__all__ = [
+    "NAME_BYTES",
+    "Node",
+    "Root",
+    "attach",
+    "cut_tail",
+    "detach",
+    "lengthen",
+    "merge_into_child",
+    "nodes_below",
+    "pages_to",
+    "path_to",
+    "shared_blocks",
+    "split",
+    "walk",
+]
+
+NAME_BYTES: Final = 32  #: of a block name, a SHA-256 digest
+_NO_CHILDREN: Final[dict[bytes, Node]] = {}  # shared by all leaves: an empty dict of one's own costs 64 bytes
+_STEP: Final = 4096  # bytes of an edge compared at once when it does not match as a whole
+
+
+class Node:
+    """A run of blocks; see the module."""
+
+    __slots__ = ("children", "edge", "first_block", "ghost_id", "hold", "names", "pages", "parent", "pins")
+
+    def __init__(
+        self, parent: Node | None, edge: bytearray, pages: array[int], first_block: int, ghost_id: int
+    ) -> None:
+        self.parent = parent
+        self.edge = edge  #: symbols of the run's blocks
+        self.pages = pages  #: page ids, one for each block
+        self.children = _NO_CHILDREN
+        self.first_block = first_block
+        self.ghost_id = ghost_id  #: names the first block by its whole prefix
+        self.pins = 0  #: sequences whose deepest shared block is this run's last
+        self.hold = 0  #: pins + children that are held
+        self.names = b""  #: block names of a leading part of the run, computed when somebody asked
+
+    @property
+    def end_block(self) -> int:
+        """Blocks between the root and the end of this run."""
+        return self.first_block + len(self.pages)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(blocks [{self.first_block}, {self.end_block}), hold={self.hold}, {len(self.children)} children)"
+
+
+@final
+class Root(Node):
+    """The empty prefix of one namespace."""
+
+    __slots__ = ("lost", "namespace", "seed", "symbol_bytes")
+
+    def __init__(self, namespace: Namespace) -> None:
+        super().__init__(None, bytearray(), array("i"), 0, 0)
+        self.namespace = namespace
+        self.lost = False  #: a forced reset took it out of matching while sequences still hold runs of it
+        self.symbol_bytes = namespace.format.symbol_bytes
+        self.seed = int.from_bytes(namespace.digest[:8], "little")  #: of this namespace's ghost ids
+
+
+def walk(node: Node, symbols: bytes | bytearray, limit: int, symbol_bytes: int) -> tuple[Node, int]:
+    """The deepest node below ``node`` whose run lies whole in ``symbols[:limit]``, and the byte where it ends.
+
+    ``node`` itself matches. Cost: one dict look-up and one memcmp for each node passed.
+    """
+    at = node.end_block * symbol_bytes
+    while True:
+        child = node.children.get(bytes(symbols[at : at + symbol_bytes]))
+        if child is None:
+            return node, at
+        end = at + len(child.edge)
+        if end > limit or not symbols.startswith(child.edge, at):
+            return node, at
+        node, at = child, end
+
+
+def shared_blocks(child: Node, symbols: bytes | bytearray, at: int, limit: int, symbol_bytes: int) -> int:
+    """How many leading blocks of ``child`` equal ``symbols[at:limit]``; for a child that does not match as a whole."""
+    edge = child.edge
+    limit = min(len(edge), limit - at)
+    start = 0
+    while start + _STEP <= limit and symbols.startswith(edge[start : start + _STEP], at + start):
+        start += _STEP
+    size = min(_STEP, limit - start)
+    if size > 0:
+        ours = np.frombuffer(symbols, np.uint8, size, at + start)
+        differing = np.flatnonzero(ours != np.frombuffer(bytes(edge[start : start + size]), np.uint8))
+        start += int(differing[0]) if differing.size else size
+    return start // symbol_bytes
+
+
+def path_to(node: Node) -> list[Node]:
+    """The nodes from below the root to ``node``, root first."""
+    path = []
+    while node.parent is not None:
+        path.append(node)
+        node = node.parent
+    path.reverse()
+    return path
+
+
+def pages_to(node: Node) -> array[int]:
+    """Page ids from the root to the end of ``node``; a copy."""
+    parent = node.parent
+    if parent is None or parent.parent is None:  # a root, or the common case of one run
+        return node.pages[:]
+    pages = array("i")
+    for run in path_to(node):
+        pages += run.pages
+    return pages
+
+
+def attach(parent: Node, node: Node, symbol_bytes: int) -> None:
+    """Hang ``node`` under ``parent``."""
+    if parent.children is _NO_CHILDREN:
+        parent.children = {}
+    parent.children[bytes(node.edge[:symbol_bytes])] = node
+    node.parent = parent
+
+
+def detach(node: Node, symbol_bytes: int) -> None:
+    """Unhang ``node`` from its parent. It keeps its ``parent`` reference."""
+    parent = node.parent
+    assert parent is not None
+    if len(parent.children) == 1:
+        parent.children = _NO_CHILDREN
+    else:
+        del parent.children[bytes(node.edge[:symbol_bytes])]
+
+
+def lengthen(node: Node, edge: memoryview, pages: array[int]) -> None:
+    """Append blocks to a run without children. Amortised O(blocks appended)."""
+    assert not node.children
+    node.edge += edge
+    node.pages += pages
+
+
+def split(node: Node, blocks: int, symbol_bytes: int, ghost_id: int) -> Node:
+    """Cut a run after its first ``blocks`` blocks; returns the new upper half.
+
+    The deeper half keeps its identity (and so its pins): whoever refers to a node refers to its end.
+
+    Args:
+        ghost_id: of the lower half's first block.
+    """
+    parent, cut = node.parent, blocks * symbol_bytes
+    assert parent is not None
+    assert 0 < blocks < len(node.pages)
+    upper = Node(parent, node.edge[:cut], node.pages[:blocks], node.first_block, node.ghost_id)
+    attach(parent, upper, symbol_bytes)
+    upper.names, node.names = node.names[: NAME_BYTES * blocks], node.names[NAME_BYTES * blocks :]
+    # Copies, not ``del edge[:cut]``: a bytearray cut at the front keeps up to twice the memory that it needs.
+    node.edge, node.pages = node.edge[cut:], node.pages[blocks:]
+    node.first_block += blocks
+    node.ghost_id = ghost_id
+    upper.hold = 1 if node.hold else 0
+    attach(upper, node, symbol_bytes)
+    return upper
+
+
+def merge_into_child(upper: Node, symbol_bytes: int) -> Node:
+    """Undo a split: the only child of ``upper`` takes over its blocks. Returns the child. O(blocks of the child)."""
+    parent = upper.parent
+    assert parent is not None
+    assert upper.pins == 0
+    (child,) = upper.children.values()
+    if len(upper.names) == NAME_BYTES * len(upper.pages):
+        child.names = upper.names + child.names
+    else:
+        child.names = upper.names
+    # Appending to the upper half's own storage is amortised O(child): a chat's long head is not copied at each turn.
+    upper.edge += child.edge
+    upper.pages += child.pages
+    child.edge, child.pages = upper.edge, upper.pages
+    child.first_block, child.ghost_id = upper.first_block, upper.ghost_id
+    attach(parent, child, symbol_bytes)
+    return child
+
+
+def cut_tail(node: Node, blocks: int, symbol_bytes: int) -> array[int]:
+    """Take the deepest ``blocks`` blocks off a run that keeps at least one; returns their pages."""
+    assert 0 < blocks < len(node.pages)
+    pages = node.pages[-blocks:]
+    del node.pages[-blocks:]
+    del node.edge[-blocks * symbol_bytes :]
+    node.names = node.names[: NAME_BYTES * len(node.pages)]
+    return pages
+
+
+def nodes_below(node: Node) -> Iterator[Node]:
+    """Every node below, parents before children. Do not change the tree meanwhile."""
+    stack = list(node.children.values())
+    while stack:
+        found = stack.pop()
+        yield found
+        stack.extend(found.children.values())
