@@ -8,7 +8,8 @@ The tree (the caller) keeps these promises, and every policy may lean on them:
 * A run is offered only while it is on the *frontier*: nothing holds it and no child of it is resident in the tier.
   Only the tail of an offered run may be evicted, so an ancestor never leaves before its descendants.
 * ``used`` names whole paths from the root, so an ancestor is never colder than its descendants.
-* Every key is inserted before it is named elsewhere, and never named after ``remove`` or after it was the ``upper`` of a ``merge``.
+* Every key is inserted before it is named elsewhere, and never named after ``remove`` or after it was the ``upper``
+  of a ``merge``.
 * Calls come from one thread at a time.
 
 Admission is order, not a separate question: what is not worth keeping is the coldest thing at the moment of release,
@@ -81,7 +82,8 @@ class EvictionPolicy(Protocol[K]):
     def split(self, key: K, upper: K, upper_block_count: int, *, ghost_id: int) -> None:
         """The leading ``upper_block_count`` blocks of ``key`` became the new run ``upper``; ``key`` keeps the rest.
 
-        ``upper`` is not offered; ``key`` stays as it was. ``ghost_id`` is the new one of ``key``; ``upper`` inherits the old one.
+        ``upper`` is not offered; ``key`` stays as it was. ``ghost_id`` is the new one of ``key``; ``upper`` inherits
+        the old one.
         """
 
     def can_merge(self, upper: K, key: K) -> bool:
