@@ -1,6 +1,7 @@
 """Many sequences, one step: what costs nothing for the sequences that stay inside their page.
 
-A decoding batch gains one token for each sequence a step, and only one in ``block_tokens`` of them then fills a block. So the
+A decoding batch gains one token for each sequence a step, and only one in ``block_tokens`` of them then fills a
+block. So the
 batch keeps its members' counts in arrays, buffers tokens in one matrix, and touches a sequence only when it crosses a
 block. Build a new batch when its members change; the old one is flushed by ``flush`` (or by its next use).
 """

@@ -26,7 +26,9 @@ class ConfigError(InvalidRequest):
 
 
 class SequenceLost(InvalidRequest):
-    """The store was reset by force while this sequence ran. Release it and begin again; its pages are its own until then."""
+    """The store was reset by force while this sequence ran. Release it and begin again; its pages are its own until
+    then.
+    """
 
 
 class CapacityError(KVStoreError):

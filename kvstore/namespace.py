@@ -38,7 +38,7 @@ class BlockFormat:
             raise ConfigError(f"block_tokens must lie in [1, {_BLOCK_TOKENS_MAX}], got {self.block_tokens}")
         if self.kind is SymbolKind.TOKENS and self.symbol_bytes != _TOKEN_BYTES * self.block_tokens:
             raise ConfigError(
-                f"a block of {self.block_tokens} tokens has {_TOKEN_BYTES * self.block_tokens} symbol bytes, got {self.symbol_bytes}"
+                f"a token has {_TOKEN_BYTES} symbol bytes; got {self.symbol_bytes} for {self.block_tokens} tokens"
             )
         if self.kind is SymbolKind.NAMES and not 1 <= self.symbol_bytes <= _SYMBOL_BYTES_MAX:
             raise ConfigError(f"a block name has 1 to {_SYMBOL_BYTES_MAX} bytes, got {self.symbol_bytes}")
@@ -50,15 +50,19 @@ class BlockFormat:
 
     @classmethod
     def of_names(cls, *, symbol_bytes: int, block_tokens: int) -> BlockFormat:
-        """Blocks are compared by names that somebody else gave: the ids of a hashed trace, another engine's block hashes."""
+        """Blocks are compared by names that somebody else gave: the ids of a hashed trace, another engine's block
+        hashes.
+        """
         return cls(kind=SymbolKind.NAMES, symbol_bytes=symbol_bytes, block_tokens=block_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
-    """Everything that must be equal for KV to be shared, besides the tokens. Make one with ``Namespace.of`` and keep it.
+    """Everything that must be equal for KV to be shared, besides the tokens. Make one with ``Namespace.of`` and keep
+    it.
 
-    Two namespaces are equal when their digests are: SHA-256 over tagged, length-prefixed fields, so that no two different
+    Two namespaces are equal when their digests are: SHA-256 over tagged, length-prefixed fields, so that no two
+    different
     sets of fields can spell the same bytes and a value never counts for another field.
     """
 

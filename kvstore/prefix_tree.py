@@ -1,7 +1,9 @@
 """What matches? A radix tree whose edges are the bytes of whole runs of blocks.
 
-A *node* is a run: consecutive blocks of one prefix that share one fate (the same residency, the same children). Its edge holds
-the symbols of its blocks back to back; children are found by a dict on their first symbol. A whole edge is compared by one
+A *node* is a run: consecutive blocks of one prefix that share one fate (the same residency, the same children). Its
+edge holds
+the symbols of its blocks back to back; children are found by a dict on their first symbol. A whole edge is compared
+by one
 memcmp in place (``startswith(edge, offset)``), never by slicing the rest of the prompt, never token by token. So a
 128 k-token prompt in three nodes costs three steps.
 
@@ -68,7 +70,8 @@ class Node:
         return self.first_block + len(self.pages)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(blocks [{self.first_block}, {self.end_block}), hold={self.hold}, {len(self.children)} children)"
+        blocks = f"blocks [{self.first_block}, {self.end_block})"
+        return f"{type(self).__name__}({blocks}, hold={self.hold}, {len(self.children)} children)"
 
 
 @final
@@ -85,14 +88,14 @@ class Root(Node):
         self.seed = int.from_bytes(namespace.digest[:8], "little")  #: of this namespace's ghost ids
 
 
-def walk(node: Node, symbols: bytes | bytearray, limit: int, symbol_bytes: int) -> tuple[Node, int]:
+def walk(node: Node, symbols: bytes, limit: int, symbol_bytes: int) -> tuple[Node, int]:
     """The deepest node below ``node`` whose run lies whole in ``symbols[:limit]``, and the byte where it ends.
 
     ``node`` itself matches. Cost: one dict look-up and one memcmp for each node passed.
     """
-    at = node.end_block * symbol_bytes
+    at = (node.first_block + len(node.pages)) * symbol_bytes
     while True:
-        child = node.children.get(bytes(symbols[at : at + symbol_bytes]))
+        child = node.children.get(symbols[at : at + symbol_bytes])
         if child is None:
             return node, at
         end = at + len(child.edge)
@@ -101,7 +104,7 @@ def walk(node: Node, symbols: bytes | bytearray, limit: int, symbol_bytes: int) 
         node, at = child, end
 
 
-def shared_blocks(child: Node, symbols: bytes | bytearray, at: int, limit: int, symbol_bytes: int) -> int:
+def shared_blocks(child: Node, symbols: bytes, at: int, limit: int, symbol_bytes: int) -> int:
     """How many leading blocks of ``child`` equal ``symbols[at:limit]``; for a child that does not match as a whole."""
     edge = child.edge
     limit = min(len(edge), limit - at)
@@ -126,15 +129,15 @@ def path_to(node: Node) -> list[Node]:
     return path
 
 
-def pages_to(node: Node) -> array[int]:
-    """Page ids from the root to the end of ``node``; a copy."""
+def pages_to(node: Node, blocks: int) -> array[int]:
+    """Page ids of the first ``blocks`` blocks of the path that ends with ``node``; a copy."""
     parent = node.parent
     if parent is None or parent.parent is None:  # a root, or the common case of one run
-        return node.pages[:]
+        return node.pages[:blocks]
     pages = array("i")
     for run in path_to(node):
         pages += run.pages
-    return pages
+    return pages[:blocks]
 
 
 def attach(parent: Node, node: Node, symbol_bytes: int) -> None:

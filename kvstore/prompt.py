@@ -19,12 +19,13 @@ from kvstore.namespace import BlockFormat, SymbolKind
 
 __all__ = ["MediaSpan", "Prompt", "TokenIds", "fold_media", "join_names", "pack_tokens"]
 
-#: What counts as token ids: an integer array (int32 or uint32 cost one copy), ``array.array``, a buffer of those, or a sequence of ints.
+#: What counts as token ids: an integer array (int32 or uint32 cost one copy), ``array.array``, a buffer of those, or
+#: a sequence of ints.
 TokenIds: TypeAlias = "NDArray[np.integer] | array[int] | Sequence[int] | memoryview"
 
 _TOKEN_BYTES: Final = 4
 _INT32: Final = np.dtype("<i4")
-_UINT32: Final = np.dtype("<u4")
+_or = np.bitwise_or.reduce
 _CHUNK: Final = 1024  # star-arguments above ~10 k items get slower than this
 _PACK_CHUNK: Final = struct.Struct(f"<{_CHUNK}i").pack
 _MEDIA_TAG: Final = b"kvstore-media-v1"
@@ -35,7 +36,9 @@ _MEDIA_BLOCK_TOKENS_MIN: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaSpan:
-    """Tokens ``[start, start + token_count)`` are placeholders for content that ``digest`` names (an image, embeddings)."""
+    """Tokens ``[start, start + token_count)`` are placeholders for content that ``digest`` names (an image,
+    embeddings).
+    """
 
     start: int
     token_count: int
@@ -139,7 +142,7 @@ class Prompt:
             raise InvalidRequest(f"names have {self.name_bytes} bytes, the namespace's have {width}")
         if not full <= len(self.symbols) // width <= full + 1:
             raise InvalidRequest(
-                f"{self.token_count} tokens have {full} full blocks of {blocks.block_tokens}, got {len(self.symbols) // width} names"
+                f"{self.token_count} tokens have {full} full blocks, got {len(self.symbols) // width} names"
             )
         return self.symbols[: full * width]
 
@@ -152,32 +155,31 @@ def pack_tokens(tokens: TokenIds) -> bytes:
     """
     if isinstance(tokens, np.ndarray):
         return _packed_array(tokens)
-    if isinstance(tokens, bytes | bytearray | str):
-        raise InvalidRequest(
-            f"tokens must be integers; got {type(tokens).__name__} (wrap raw bytes in numpy.frombuffer with the right dtype)"
-        )
     if isinstance(tokens, array | memoryview):
         return _packed_array(np.asarray(tokens))
+    if isinstance(tokens, bytes | bytearray | str):
+        raise InvalidRequest(
+            f"tokens must be integers, got {type(tokens).__name__}; for raw bytes use numpy.frombuffer"
+        )
     return _packed_sequence(tokens)
 
 
 def _packed_array(tokens: NDArray[np.generic]) -> bytes:
     dtype = tokens.dtype
-    if dtype.kind not in "iu" or tokens.ndim != 1:
+    if tokens.ndim != 1 or dtype.kind not in "iu":
         raise InvalidRequest(f"tokens must be one row of integers, got {dtype} of shape {tokens.shape}")
-    if not tokens.size:
-        return b""
-    if dtype != _INT32 and dtype != _UINT32:
-        low, high = int(tokens.min()), int(tokens.max())
-        if low < 0 or high >= 1 << 31:
-            raise InvalidRequest(f"token ids lie in [0, 2**31), got {low if low < 0 else high}")
-        return tokens.astype(_INT32).tobytes()
-    packed = tokens.tobytes()
-    # On the snapshot, not on the caller's buffer: what is checked is what is kept. One pass of OR finds any top bit.
-    if np.bitwise_or.reduce(np.frombuffer(packed, _INT32)) < 0:
-        bad = next(int(t) for t in np.frombuffer(packed, dtype) if not 0 <= t < 1 << 31)
-        raise InvalidRequest(f"token ids lie in [0, 2**31), got {bad}")
-    return packed
+    if dtype == _INT32:
+        # One pass of OR finds any top bit: 1 us at 1 k tokens, 7 us at 128 k.
+        if _or(tokens) < 0:
+            raise InvalidRequest(f"token ids lie in [0, 2**31), got {_first_bad(tokens)}")
+        return tokens.tobytes()
+    if tokens.size and (tokens.min() < 0 or tokens.max() >= 1 << 31):
+        raise InvalidRequest(f"token ids lie in [0, 2**31), got {_first_bad(tokens)}")
+    return tokens.astype(_INT32).tobytes()
+
+
+def _first_bad(tokens: NDArray[np.generic]) -> int:
+    return next(int(token) for token in tokens.tolist() if not 0 <= token < 1 << 31)
 
 
 def _packed_sequence(tokens: Sequence[int]) -> bytes:
@@ -221,9 +223,7 @@ def _checked_spans(media: Iterable[MediaSpan], token_count: int) -> tuple[MediaS
     spans, end = tuple(media), 0
     for span in spans:
         if span.start < end or span.start + span.token_count > token_count:
-            raise InvalidRequest(
-                f"media spans are in order, apart and inside {token_count} tokens; got {span.start} + {span.token_count}"
-            )
+            raise InvalidRequest(f"media spans are in order, apart and inside {token_count} tokens; {span} is not")
         end = span.start + span.token_count
     return spans
 
@@ -231,7 +231,8 @@ def _checked_spans(media: Iterable[MediaSpan], token_count: int) -> tuple[MediaS
 def fold_media(symbols: bytes, media: Sequence[MediaSpan], *, block_tokens: int, first_block: int = 0) -> bytes:
     """Replace each full block that media touches by an expansion of (its tokens, which content lies where in it).
 
-    The whole block is replaced, not only the span's tokens: a block that holds one token of an image would otherwise be told
+    The whole block is replaced, not only the span's tokens: a block that holds one token of an image would otherwise
+    be told
     from another image's by 31 bits. Every word of the expansion has its top bit set, so no text block can spell it.
 
     Args:
@@ -260,7 +261,7 @@ def fold_media(symbols: bytes, media: Sequence[MediaSpan], *, block_tokens: int,
             state.update(
                 struct.pack("<qqB", span.start - block * block_tokens, span.token_count, len(span.digest)) + span.digest
             )
-        words = np.frombuffer(state.digest(width), _UINT32) | np.uint32(0x8000_0000)
+        words = np.frombuffer(state.digest(width), "<u4") | np.uint32(0x8000_0000)
         folded[block * width : (block + 1) * width] = words.tobytes()
     return bytes(folded)
 

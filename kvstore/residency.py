@@ -1,11 +1,14 @@
 """Which runs does the device tier hold, and which of them may go?
 
-``Residency`` joins the tree's structure with the tier's eviction policy and keeps the counts that the store promises. It is the
+``Residency`` joins the tree's structure with the tier's eviction policy and keeps the counts that the store
+promises. It is the
 only place that changes a node once it hangs in the tree.
 
-INV-5: ``hold`` = pins + held children; a held run is never evicted; climbing stops where a hold does not change between 0 and 1.
+INV-5: ``hold`` = pins + held children; a held run is never evicted; climbing stops where a hold does not change
+between 0 and 1.
 INV-6: the policy is offered a run exactly while it is unheld and has no children.
-INV-7: ``evictable_count`` = blocks of unheld runs = what evicting everything would really yield (a run below an unheld one is unheld).
+INV-7: ``evictable_count`` = blocks of unheld runs = what evicting everything would really yield (a run below an
+unheld one is unheld).
 INV-8: ``cached_count`` = blocks of all runs; each of their pages is in the tree once.
 """
 
@@ -67,13 +70,15 @@ class Residency:
         child = node.children.get(symbols[at : at + width]) if at < limit else None
         return at // width + (shared_blocks(child, symbols, at, limit, width) if child is not None else 0)
 
-    def descend(self, node: Node, root: Root, symbols: bytes | bytearray, blocks: int) -> Node:
-        """The node where the match of the first ``blocks`` of ``symbols`` ends, from ``node`` on; a run that it ends in is split."""
+    def descend(self, node: Node, root: Root, symbols: bytes, blocks: int) -> Node:
+        """The node where the match of the first ``blocks`` of ``symbols`` ends, from ``node`` on; splits a run
+        inside.
+        """
         width = root.symbol_bytes
         limit = blocks * width
         node, at = walk(node, symbols, limit, width)
         if at < limit and node.children:
-            child = node.children.get(bytes(symbols[at : at + width]))
+            child = node.children.get(symbols[at : at + width])
             if child is not None:
                 return self._split(child, shared_blocks(child, symbols, at, limit, width), root, symbols)
         return node
@@ -232,7 +237,7 @@ class Residency:
         assert (cached, unheld, nodes) == (self.cached_count, self.evictable_count, self.node_count), "counts drifted"
         self.policy.check_invariants()
 
-    def _split(self, node: Node, blocks: int, root: Root, symbols: bytes | bytearray) -> Node:
+    def _split(self, node: Node, blocks: int, root: Root, symbols: bytes) -> Node:
         width, cut = root.symbol_bytes, node.first_block + blocks
         with memoryview(symbols) as view:
             state = xxhash.xxh3_64(view[: cut * width], root.seed)

@@ -7,8 +7,10 @@ A sequence's page table, in blocks::
     pages of the tree,   reserved for this request: being written, or full and not yet committed
     pinned through _node
 
-``_node`` ends at ``_shared``, or one block further on when the whole prompt was found: the last token is always computed, so its
-block gets a page of our own, which the next commit folds into the tree's. Publishing never waits: a block can be matched
+``_node`` ends at ``_shared``, or one block further on when the whole prompt was found: the last token is always
+computed, so its
+block gets a page of our own, which the next commit folds into the tree's. Publishing never waits: a block can be
+matched
 by others the moment it is committed, while its request still runs.
 
 INV-10: ``_node`` is pinned once by every running sequence; own pages are in no node and in no other sequence.
@@ -80,7 +82,6 @@ class Sequence:
         root: Root,
         prompt: Prompt,
         symbols: bytes,
-        *,
         request_id: int | str | None,
         skip_read: bool,
         skip_write: bool,
@@ -99,34 +100,30 @@ class Sequence:
         self._state = _RUNNING
         self.request_id = request_id
         self.begun_ns = begun_ns
-        self.prompt_tokens = prompt.token_count
-        self.token_count = prompt.token_count  #: known tokens, prompt and appended
-        self._ordinal = core.next_ordinal
-        core.next_ordinal += 1
-        core.live[self._ordinal] = weakref.ref(self)
-        self._match()
+        self.prompt_tokens = self.token_count = prompt.token_count
+        self._ordinal = ordinal = core.next_ordinal
+        core.next_ordinal = ordinal + 1
+        core.live[ordinal] = weakref.ref(self)
         #: leading tokens that were resident at begin, in whole blocks; all of them are pinned
-        self.matched_tokens = self._node.end_block * core.block_tokens
+        self.matched_tokens = self._match(symbols)
 
-    def _match(self) -> None:
+    def _match(self, symbols: bytes) -> int:
+        """Find and pin; returns the tokens found."""
         core, root = self._core, self._root
-        tokens, block_tokens = self.token_count, core.block_tokens
-        node: Node = (
-            root if self._skip_read else core.residency.descend(root, root, self._symbols, tokens // block_tokens)
-        )
-        core.residency.pin(node)
-        pages = pages_to(node)
-        usable = (tokens - 1) // block_tokens
-        if len(pages) > usable:
-            del pages[usable:]
+        block_tokens, tokens = core.block_tokens, self.token_count
+        residency = core.residency
+        node = root if self._skip_read else residency.descend(root, root, symbols, tokens // block_tokens)
+        residency.pin(node)
         self._node = node
-        self._pages = pages
-        self._shared = len(pages)
+        self._pages = pages = pages_to(node, (tokens - 1) // block_tokens)
+        self._shared = shared = len(pages)
         #: leading tokens whose KV is ready to use; at least the last token is left to compute
-        self.cached_tokens = self._shared * block_tokens
+        self.cached_tokens = shared * block_tokens
+        return (node.first_block + len(node.pages)) * block_tokens
 
     def __repr__(self) -> str:
-        return f"Sequence({self.request_id!r}, {self._state}, {self.token_count} tokens, {self._shared} of {len(self._pages)} pages shared)"
+        pages = f"{self._shared} of {len(self._pages)} pages shared"
+        return f"Sequence({self.request_id!r}, {self._state}, {self.token_count} tokens, {pages})"
 
     def __enter__(self) -> Self:
         return self
@@ -146,7 +143,9 @@ class Sequence:
 
     @property
     def page_table(self) -> NDArray[np.int32]:
-        """Page ids in token order: [blocks reserved or shared] int32, a read-only snapshot. Empty once ended or parked."""
+        """Page ids in token order: [blocks reserved or shared] int32, a read-only snapshot. Empty once ended or
+        parked.
+        """
         return np.frombuffer(self._pages.tobytes(), np.int32)
 
     @property
@@ -210,14 +209,15 @@ class Sequence:
                 or have != token_count // blocks.block_tokens
             ):
                 raise InvalidRequest(
-                    f"{token_count} tokens have {token_count // blocks.block_tokens} full blocks, got {have} names in all"
+                    f"{token_count} tokens have {token_count // blocks.block_tokens} full blocks, not {have}"
                 )
             self._extend(packed, token_count)
 
     def commit(self, *, through: int, fold: bool = True) -> Commit:
         """Publish the full blocks of the tokens in ``[0, through)``, which a forward pass has written.
 
-        Monotone and idempotent. A block that the tree has by now is folded: its entry in the page table becomes the tree's page
+        Monotone and idempotent. A block that the tree has by now is folded: its entry in the page table becomes the
+        tree's page
         and ours is freed, after the table was changed.
 
         Args:
@@ -284,20 +284,22 @@ class Sequence:
             # An unpinned empty root vanishes; the namespace may also have got a new one since.
             self._root = core.residency.root_of(self._root.namespace)
             self._state = _RUNNING
-            self._match()
+            self._match(bytes(self._symbols))
             core.counters.resumed_tokens += self.cached_tokens
             return self.cached_tokens
 
     def release(self) -> None:
-        """The request ended: free what was not committed, unpin the rest and tell the policy that it was used. Idempotent."""
-        core = self._core
-        with core.lock:
+        """The request ended: free what was not committed, unpin the rest and tell the policy that it was used.
+        Idempotent.
+        """
+        with self._core.lock:
             self.end(used=True)
 
     def abandon(self) -> None:
-        """As ``release``, but the request counts neither as admitted nor as a use: it was refused or broke off. Idempotent."""
-        core = self._core
-        with core.lock:
+        """As ``release``, but the request counts neither as admitted nor as a use: it was refused or broke off.
+        Idempotent.
+        """
+        with self._core.lock:
             self.end(used=False)
 
     def end(self, *, used: bool) -> None:
@@ -306,10 +308,11 @@ class Sequence:
             return
         core, node = self._core, self._node
         del core.live[self._ordinal]
-        if self.is_lost:
+        if self._root.lost:
             self._end_lost()
             return
-        self._free_own()
+        if len(self._pages) > self._shared or self._private is not None:
+            self._free_own()
         residency = core.residency
         if used:
             if not self._admitted:
@@ -337,7 +340,7 @@ class Sequence:
         """Follow the tree as far as it has our next blocks, and fold them."""
         core, residency, node = self._core, self._core.residency, self._node
         if node.children and node.end_block < full:
-            target = residency.descend(node, self._root, self._symbols, full)
+            target = residency.descend(node, self._root, bytes(self._symbols), full)
             if target is not node:
                 residency.move_pin(node, target)
                 self._node = node = target
@@ -350,7 +353,7 @@ class Sequence:
         if not fold:
             self._private = (self._private or array("i")) + own
             return _NOTHING
-        self._pages[start:end] = pages_to(node)[start:end]
+        self._pages[start:end] = pages_to(node, end)[start:]
         core.allocator.give(own)  # only now: nobody can get a page that our table still names
         return range(start, end)
 
@@ -384,7 +387,9 @@ class Sequence:
                 span for span in self._media if span.start + span.token_count > done * block_tokens
             ]
             if late:
-                self._symbols = bytearray(fold_media(self._symbols, late, block_tokens=block_tokens, first_block=done))
+                self._symbols = bytearray(
+                    fold_media(bytes(self._symbols), late, block_tokens=block_tokens, first_block=done)
+                )
             self._media = ()
 
     def _admit(self) -> None:

@@ -28,9 +28,11 @@ __all__ = ["KVStore"]
 
 @final
 class KVStore:
-    """Finds the KV of prompts that begin alike, and decides which pages keep it. Never waits, never touches a page's bytes.
+    """Finds the KV of prompts that begin alike, and decides which pages keep it. Never waits, never touches a page's
+    bytes.
 
-    All methods may be called from any thread (one lock, held for microseconds); one sequence is used by one thread at a time.
+    All methods may be called from any thread (one lock, held for microseconds); one sequence is used by one thread
+    at a time.
 
     Args:
         device: the pool whose pages the store hands out.
@@ -76,7 +78,8 @@ class KVStore:
     def __repr__(self) -> str:
         core = self._core
         cached, free = core.residency.cached_count, core.allocator.free_count
-        return f"KVStore({self._device.page_count} pages of {core.block_tokens} tokens: {cached} cached, {free} free; {len(core.live)} running)"
+        pages = f"{self._device.page_count} pages of {core.block_tokens} tokens"
+        return f"KVStore({pages}: {cached} cached, {free} free; {len(core.live)} running)"
 
     def begin(
         self,
@@ -115,19 +118,12 @@ class KVStore:
             if root is None:
                 self._check_fits(space)
                 root = core.residency.root_of(space)
-            return Sequence(
-                core,
-                root,
-                prompt,
-                symbols,
-                request_id=request_id,
-                skip_read=skip_read,
-                skip_write=skip_write,
-                begun_ns=begun_ns,
-            )
+            return Sequence(core, root, prompt, symbols, request_id, skip_read, skip_write, begun_ns)
 
     def peek(self, prompt: Prompt, *, namespace: Namespace | None = None) -> int:
-        """Leading tokens of ``prompt`` that are resident now, in whole blocks. Pins nothing: the answer may be old at once."""
+        """Leading tokens of ``prompt`` that are resident now, in whole blocks. Pins nothing: the answer may be old
+        at once.
+        """
         space = self.namespace if namespace is None else namespace
         symbols = prompt.block_symbols(space.format)
         core = self._core
@@ -140,7 +136,9 @@ class KVStore:
             )
 
     def explain(self, prompt: Prompt, *, namespace: Namespace | None = None) -> Explanation:
-        """Say block by block whether ``prompt`` hits and, where it does not, why. For people: O(tokens), not for the hot path."""
+        """Say block by block whether ``prompt`` hits and, where it does not, why. For people: O(tokens), not for the
+        hot path.
+        """
         space = self.namespace if namespace is None else namespace
         symbols = prompt.block_symbols(space.format)
         with self._core.lock:
@@ -207,7 +205,8 @@ class KVStore:
         """Forget everything that is cached, in every namespace; returns how many blocks.
 
         Args:
-            force: go on although sequences run. They are lost: they may only be released, and keep their pages until then,
+            force: go on although sequences run. They are lost: they may only be released, and keep their pages until
+                then,
                 so that nothing is reused under a device that still writes.
 
         Raises:

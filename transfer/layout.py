@@ -15,7 +15,9 @@ _TAG: Final = "kvstore-layout-v1"
 
 
 class ElementType(enum.Enum):
-    """Element types of a KV cache. Pages are moved as unsigned words of the same width; nobody here computes with them."""
+    """Element types of a KV cache. Pages are moved as unsigned words of the same width; nobody here computes with
+    them.
+    """
 
     BFLOAT16 = "bfloat16"
     FLOAT16 = "float16"

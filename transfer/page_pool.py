@@ -18,7 +18,11 @@ __all__ = ["NumpyPagePool", "PageIds", "PagePool", "VirtualPagePool"]
 PageIds: TypeAlias = "Sequence[int] | NDArray[np.integer]"
 
 #: Pools hold pages as unsigned words: on some backends a scatter into bf16 or fp8 converts the whole pool.
-_WORDS: Final = {1: np.dtype("u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4")}
+_WORDS: Final[dict[int, np.dtype[np.unsignedinteger]]] = {
+    1: np.dtype(np.uint8),
+    2: np.dtype(np.uint16),
+    4: np.dtype(np.uint32),
+}
 
 
 class PagePool(Protocol):
@@ -85,7 +89,9 @@ class NumpyPagePool:
         np.take(self.pages, self._checked(ids, out), axis=0, out=out, mode="clip")
 
     def scatter(self, ids: PageIds, source: NDArray[np.unsignedinteger]) -> None:
-        """Copy pages in: ``source`` [len(ids), *layout.page_shape], in the order of ``ids``. Errors and cost as ``gather``."""
+        """Copy pages in: ``source`` [len(ids), *layout.page_shape], in the order of ``ids``. Errors and cost as
+        ``gather``.
+        """
         self.pages[self._checked(ids, source)] = source
 
     def copy_within(self, source: int, target: int) -> None:
