@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
@@ -88,23 +89,22 @@ def _document(*, title: str, body: Iterable[str]) -> str:
 
 
 def _head(result: ReplayResult) -> str:
+    capacity = result.device.capacity_tokens
+    name = re.sub(r"([_/?&-])", r"\1<wbr>", escape(result.trace))
     return (
-        f"<header><h1>{escape(result.trace)}</h1>"
-        f'<p class="lead">What a device tier of {format_tokens(result.device.capacity_tokens)} tokens would have hit, '
-        f"counted by hit rule “{escape(result.hit_rule)}”.</p></header>"
+        f'<header><h1>{name}</h1><p class="lead">What a device tier of {format_tokens(capacity)} tokens '
+        f"({capacity // result.block_tokens:,} blocks) would have hit, by hit rule “{result.hit_rule}”.</p></header>"
     )
 
 
 def _facts(result: ReplayResult, reuse: Reuse) -> str:
-    capacity_blocks = result.device.capacity_tokens // result.block_tokens
     facts = {
         "requests": f"{result.requests:,}",
         "input tokens": f"{result.input_tokens:,}",
         "block accesses": f"{result.block_accesses:,}",
         "unique blocks": f"{result.unique_blocks:,}",
         "tokens per block": f"{result.block_tokens:,}",
-        "device tier, blocks": f"{capacity_blocks:,}",
-        "ceiling, tokens": f"{_percent(reuse.hit_tokens, reuse.input_tokens)}",
+        "infinite cache hits": _percent(reuse.hit_tokens, reuse.input_tokens),
     }
     items = "".join(f"<div><dt>{escape(name)}</dt><dd>{value}</dd></div>" for name, value in facts.items())
     return f'<dl class="facts">{items}</dl>'
@@ -134,7 +134,8 @@ def _summary(results: Sequence[ReplayResult]) -> str:
     heads = "".join(f'<th scope="col"><button type="button">{escape(name)}</button></th>' for name in _COLUMNS)
     rows = [_row(_run_cells(result)) for result in results]
     rows.append(_row(_ceiling_cells(results[0]), kind="bound"))
-    return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return f'<div class="scroll" tabindex="0">{table}</div>'
 
 
 def _row(cells: Sequence[_Cell], *, kind: str = "run") -> str:

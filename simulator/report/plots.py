@@ -62,12 +62,12 @@ _STYLE: Any = {  # matplotlib types its settings by a private enumeration of the
     "legend.frameon": False,
     "lines.linewidth": 1.8,
 }
-_INCHES = (5.0, 3.2)  # narrow, so that its 9 pt text is still readable when a phone shows the picture at full width
+_INCHES = (4.4, 3.0)  # narrow, so that its 9 pt text is still readable when a phone shows the picture at full width
 _DASHED = (0, (4, 3))
 _ARRIVAL_SLICES = 60
 
 
-class ReportUnavailable(SimulatorError):  # noqa: N818 - as TierUnavailable and its like
+class ReportUnavailable(SimulatorError):
     """The report's pictures need a library that is not installed."""
 
     def __init__(self) -> None:
@@ -104,20 +104,19 @@ def hit_curve_plot(
     ceiling = percent * reuse.hit_tokens
 
     def paint(axes: Axes) -> None:
-        axes.axhline(ceiling, color=_INK, linestyle=_DASHED, linewidth=1.2, label="infinite cache")
+        axes.axhline(ceiling, color=_INK, linestyle=_DASHED, linewidth=1.2, label=f"infinite cache, {ceiling:.1f} %")
         for points, colour, marker, label in ((optimum, _GREEN, "o", "optimum"), (lru, _BLUE, "", "LRU")):
             if points:
                 rates = [percent * point.hit_tokens for point in points]
                 sizes = [point.capacity_tokens for point in points]
                 axes.plot(sizes, rates, color=colour, marker=marker, markersize=3.5, label=label)
-        for result in results:
-            at, rate = result.device.capacity_tokens, 100 * result.token_hit_rate
+        for names, at, rate in _marks(results, apart=ceiling / 20):
             axes.plot([at], [rate], color=_ORANGE, marker="D", markersize=7, markeredgecolor=_PAPER, linestyle="none")
-            axes.annotate(result.policy, (at, rate), xytext=(7, -10), textcoords="offset points")
+            axes.annotate(names, (at, rate), xytext=(7, -10), textcoords="offset points")
         axes.set_ylim(0, max(1.0, ceiling * 1.12))
         axes.set_ylabel("token hit rate, %")
         _tokens_axis(axes, "device tier, tokens")
-        axes.legend(loc="upper left")
+        axes.legend(loc="lower right")
 
     runs = [
         f"{run.policy} {100 * run.token_hit_rate:.1f} % at {format_tokens(run.device.capacity_tokens)}"
@@ -194,7 +193,7 @@ def lengths_plot(input_len: NDArray[np.int64]) -> Plot:
     low, high = np.floor(np.log2(lengths.min())), np.floor(np.log2(lengths.max())) + 1
     edges = np.exp2(np.arange(low, high + 0.25, 0.5))
     share = 100 * np.histogram(lengths, bins=edges)[0] / len(lengths)
-    quantiles = {name: int(np.quantile(lengths, q, method="inverted_cdf")) for name, q in _QUANTILES.items()}
+    quantiles = {name: int(np.quantile(lengths, q)) for name, q in _QUANTILES.items()}
 
     def paint(axes: Axes) -> None:
         axes.stairs(share, edges, color=_BLUE, fill=True, alpha=0.45)
@@ -212,6 +211,18 @@ def lengths_plot(input_len: NDArray[np.int64]) -> Plot:
         alt=f"Histogram of prompt lengths in tokens: {words}.",
         svg=_draw("lengths", paint),
     )
+
+
+def _marks(results: Sequence[ReplayResult], *, apart: float) -> list[tuple[str, int, float]]:
+    """Where to put the runs; those that lie closer than their names are high share one mark."""
+    marks: list[tuple[str, int, float]] = []
+    for result in sorted(results, key=lambda result: (-result.token_hit_rate, result.policy)):
+        at, rate = result.device.capacity_tokens, 100 * result.token_hit_rate
+        if marks and marks[-1][1] == at and marks[-1][2] - rate < apart:
+            marks[-1] = (f"{marks[-1][0]}, {result.policy}", at, marks[-1][2])
+        else:
+            marks.append((result.policy, at, rate))
+    return marks
 
 
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
