@@ -1,8 +1,8 @@
 """What is a block called outside this process? A SHA-256 chain over packed symbols, seeded by the namespace.
 
 ``name[i] = SHA-256(name[i - 1] + symbol[i])`` with the namespace's digest before block 0. The same bytes in every
-process, no
-environment variable. With an empty seed and token symbols this is also SGLang's page hash, so its vectors test ours.
+process, no environment variable. With an empty seed and token symbols this is also SGLang's page hash, so its vectors
+test ours.
 
 Names cost 0.5 us a block, three hundred times the match; so they are computed only for blocks that leave the
 process, outside

@@ -62,8 +62,7 @@ class Namespace:
     it.
 
     Two namespaces are equal when their digests are: SHA-256 over tagged, length-prefixed fields, so that no two
-    different
-    sets of fields can spell the same bytes and a value never counts for another field.
+    different sets of fields can spell the same bytes and a value never counts for another field.
     """
 
     format: BlockFormat

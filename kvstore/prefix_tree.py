@@ -1,10 +1,9 @@
 """What matches? A radix tree whose edges are the bytes of whole runs of blocks.
 
 A *node* is a run: consecutive blocks of one prefix that share one fate (the same residency, the same children). Its
-edge holds
-the symbols of its blocks back to back; children are found by a dict on their first symbol. A whole edge is compared
-by one
-memcmp in place (``startswith(edge, offset)``), never by slicing the rest of the prompt, never token by token. So a
+edge holds the symbols of its blocks back to back; children are found by a dict on their first symbol. A whole edge is
+compared by one memcmp in place (``startswith(edge, offset)``), never by slicing the rest of the prompt, never token
+by token. So a
 128 k-token prompt in three nodes costs three steps.
 
 This file knows structure only: no policy, no counters, no locks. Matching is a pure query.

@@ -63,13 +63,7 @@ class Prompt:
     __slots__ = ("kind", "media", "name_bytes", "symbols", "token_count")
 
     def __init__(
-        self,
-        *,
-        kind: SymbolKind,
-        symbols: bytes,
-        token_count: int,
-        name_bytes: int = 0,
-        media: tuple[MediaSpan, ...] = (),
+        self, kind: SymbolKind, symbols: bytes, token_count: int, name_bytes: int, media: tuple[MediaSpan, ...]
     ) -> None:
         self.kind = kind
         self.symbols = symbols
@@ -94,12 +88,7 @@ class Prompt:
         if not symbols:
             raise InvalidRequest("a prompt has at least one token")
         count = len(symbols) >> 2
-        return cls(
-            kind=SymbolKind.TOKENS,
-            symbols=symbols,
-            token_count=count,
-            media=_checked_spans(media, count) if media else (),
-        )
+        return cls(SymbolKind.TOKENS, symbols, count, 0, _checked_spans(media, count) if media else ())
 
     @classmethod
     def of_names(cls, names: NDArray[np.integer] | Sequence[bytes], *, token_count: int) -> Prompt:
@@ -115,7 +104,7 @@ class Prompt:
         width, symbols = join_names(names)
         if token_count < 1:
             raise InvalidRequest(f"a prompt has at least one token, got token_count={token_count}")
-        return cls(kind=SymbolKind.NAMES, symbols=symbols, token_count=operator.index(token_count), name_bytes=width)
+        return cls(SymbolKind.NAMES, symbols, operator.index(token_count), width, ())
 
     def __repr__(self) -> str:
         return f"Prompt({self.token_count} tokens as {self.kind.value})"
@@ -154,6 +143,9 @@ def pack_tokens(tokens: TokenIds) -> bytes:
         InvalidRequest: an id outside ``[0, 2**31)``, floats, bools, or not one row of integers.
     """
     if isinstance(tokens, np.ndarray):
+        # The hot path. One pass of OR finds any top bit: 1 us at 1 k tokens, 7 us at 128 k.
+        if tokens.dtype == _INT32 and tokens.ndim == 1 and _or(tokens) >= 0:
+            return tokens.tobytes()
         return _packed_array(tokens)
     if isinstance(tokens, array | memoryview):
         return _packed_array(np.asarray(tokens))
@@ -168,11 +160,6 @@ def _packed_array(tokens: NDArray[np.generic]) -> bytes:
     dtype = tokens.dtype
     if tokens.ndim != 1 or dtype.kind not in "iu":
         raise InvalidRequest(f"tokens must be one row of integers, got {dtype} of shape {tokens.shape}")
-    if dtype == _INT32:
-        # One pass of OR finds any top bit: 1 us at 1 k tokens, 7 us at 128 k.
-        if _or(tokens) < 0:
-            raise InvalidRequest(f"token ids lie in [0, 2**31), got {_first_bad(tokens)}")
-        return tokens.tobytes()
     if tokens.size and (tokens.min() < 0 or tokens.max() >= 1 << 31):
         raise InvalidRequest(f"token ids lie in [0, 2**31), got {_first_bad(tokens)}")
     return tokens.astype(_INT32).tobytes()

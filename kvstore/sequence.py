@@ -8,10 +8,8 @@ A sequence's page table, in blocks::
     pinned through _node
 
 ``_node`` ends at ``_shared``, or one block further on when the whole prompt was found: the last token is always
-computed, so its
-block gets a page of our own, which the next commit folds into the tree's. Publishing never waits: a block can be
-matched
-by others the moment it is committed, while its request still runs.
+computed, so its block gets a page of our own, which the next commit folds into the tree's. Publishing never waits: a
+block can be matched by others the moment it is committed, while its request still runs.
 
 INV-10: ``_node`` is pinned once by every running sequence; own pages are in no node and in no other sequence.
 """
@@ -217,8 +215,7 @@ class Sequence:
         """Publish the full blocks of the tokens in ``[0, through)``, which a forward pass has written.
 
         Monotone and idempotent. A block that the tree has by now is folded: its entry in the page table becomes the
-        tree's page
-        and ours is freed, after the table was changed.
+        tree's page and ours is freed, after the table was changed.
 
         Args:
             through: never past what was really written: the last sampled token has no KV yet.

@@ -206,8 +206,7 @@ class KVStore:
 
         Args:
             force: go on although sequences run. They are lost: they may only be released, and keep their pages until
-                then,
-                so that nothing is reused under a device that still writes.
+                then, so that nothing is reused under a device that still writes.
 
         Raises:
             ResetRefused: sequences run and ``force`` is not set; nothing was changed.
