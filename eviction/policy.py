@@ -77,7 +77,7 @@ class EvictionPolicy(Protocol[K]):
         """The run lost its ``block_count`` deepest blocks and keeps at least one."""
 
     def remove(self, key: K) -> None:
-        """The run left the tier as a whole."""
+        """The run left the tier as a whole; it may be on offer until now."""
 
     def split(self, key: K, upper: K, upper_block_count: int, *, ghost_id: int) -> None:
         """The leading ``upper_block_count`` blocks of ``key`` became the new run ``upper``; ``key`` keeps the rest.

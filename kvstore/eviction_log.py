@@ -6,8 +6,6 @@ import enum
 from collections import OrderedDict
 from typing import Final, NamedTuple, final
 
-from kvstore.prefix_tree import Node
-
 __all__ = ["Eviction", "EvictionLog", "EvictionReason"]
 
 #: Runs remembered: some 200 bytes each, so about a megabyte; enough to explain the last seconds of a busy pool.
@@ -39,20 +37,25 @@ class EvictionLog:
     __slots__ = ("_entries", "block_counts")
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[int, Eviction] = OrderedDict()
+        self._entries: OrderedDict[int, tuple[int, int, EvictionReason, int, int | str | None]] = OrderedDict()
         self.block_counts: dict[EvictionReason, int] = dict.fromkeys(EvictionReason, 0)
 
     def note(
-        self, node: Node, kept: int, taken: int, reason: EvictionReason, *, now_ns: int, by: int | str | None
+        self,
+        ghost_id: int,
+        first_block: int,
+        block_count: int,
+        reason: EvictionReason,
+        now_ns: int,
+        by: int | str | None,
     ) -> None:
-        """``taken`` blocks behind the first ``kept`` of a run are about to go. Cost: O(1), no hashing."""
+        """Blocks are about to go from the run whose first block has this ghost id. Cost: O(1), no hashing of tokens."""
         entries = self._entries
-        entries[node.ghost_id] = Eviction(node.first_block + kept, taken, reason, now_ns, by)
-        entries.move_to_end(node.ghost_id)
+        entries[ghost_id] = (first_block, block_count, reason, now_ns, by)  # an Eviction once somebody asks
         if len(entries) > _ENTRIES_MAX:
             entries.popitem(last=False)
-        self.block_counts[reason] += taken
 
     def of_run(self, ghost_id: int) -> Eviction | None:
         """The last eviction from a run whose first block has this ghost id."""
-        return self._entries.get(ghost_id)
+        entry = self._entries.get(ghost_id)
+        return Eviction(*entry) if entry is not None else None

@@ -167,23 +167,24 @@ class Residency:
         The caller has checked that ``count`` are evictable. Cost: O(runs touched).
         """
         assert count <= self.evictable_count
-        freed: array[int] = array("i")
-        victims = self.policy.victims
-        while count > 0:
-            node, cold = next(victims())
+        freed: list[array[int]] = []
+        left, victims = count, self.policy.victims
+        while left:
+            node, taken = next(victims())
             have = len(node.pages)
-            taken = min(count, cold, have)
-            self.log.note(node, have - taken, taken, reason, now_ns=now_ns, by=by)
+            if taken > have:
+                taken = have
+            if taken > left:
+                taken = left
+            self.log.note(node.ghost_id, node.first_block + have - taken, taken, reason, now_ns, by)
             if taken == have:
-                freed += node.pages
+                freed.append(node.pages)
                 self._drop_leaf(node)
             else:
-                freed += cut_tail(node, taken, len(node.edge) // have)
-                self.policy.shrink(node, taken)
-                self.cached_count -= taken
-                self.evictable_count -= taken
-            count -= taken
-        return freed
+                freed.append(self._cut_tail(node, taken))
+            left -= taken
+        self.log.block_counts[reason] += count
+        return array("i", b"".join(freed))
 
     def forget(self) -> tuple[array[int], list[Root]]:
         """Drop every unheld run and take the rest out of matching.
@@ -195,8 +196,6 @@ class Residency:
         lost = []
         for root in self.roots.values():
             for node in list(nodes_below(root)):
-                if not node.hold and not node.children:
-                    self.policy.withdraw(node)
                 self.policy.remove(node)
             freed += prune(root)
             if root.children or root.pins:
@@ -255,12 +254,18 @@ class Residency:
             self.policy.merge(upper, child)
             self.node_count -= 1
 
+    def _cut_tail(self, node: Node, blocks: int) -> array[int]:
+        pages = cut_tail(node, blocks, len(node.edge) // len(node.pages))
+        self.policy.shrink(node, blocks)
+        self.cached_count -= blocks
+        self.evictable_count -= blocks
+        return pages
+
     def _drop_leaf(self, node: Node) -> None:
         parent = node.parent
         assert parent is not None
         blocks = len(node.pages)
         detach(node, len(node.edge) // blocks)
-        self.policy.withdraw(node)
         self.policy.remove(node)
         self.cached_count -= blocks
         self.evictable_count -= blocks
