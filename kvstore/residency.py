@@ -172,10 +172,7 @@ class Residency:
         while left:
             node, taken = next(victims())
             have = len(node.pages)
-            if taken > have:
-                taken = have
-            if taken > left:
-                taken = left
+            taken = min(taken, have, left)
             self.log.note(node.ghost_id, node.first_block + have - taken, taken, reason, now_ns, by)
             if taken == have:
                 freed.append(node.pages)
