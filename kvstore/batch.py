@@ -3,7 +3,7 @@
 A decoding batch gains one token for each sequence a step, and only one in ``block_tokens`` of them then fills a
 block. So the
 batch keeps its members' counts in arrays, buffers tokens in one matrix, and touches a sequence only when it crosses a
-block. Build a new batch when its members change; the old one is flushed by ``flush`` (or by its next use).
+block. Build a new batch when its members change or one is parked; ``flush`` the old one first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvstore.core import Core
-from kvstore.errors import InvalidRequest, OutOfPages
+from kvstore.errors import InvalidRequest
 from kvstore.sequence import Commit, Sequence
 
 __all__ = ["SequenceBatch"]
@@ -28,7 +28,7 @@ class SequenceBatch:
         every array argument: [number of sequences], in the order given at construction
     """
 
-    __slots__ = ("_core", "_counts", "_fill", "_shared", "_tail", "sequences")
+    __slots__ = ("_core", "_counts", "_fill", "_room", "_shared", "_tail", "sequences")
 
     def __init__(self, core: Core, sequences: tuple[Sequence, ...]) -> None:
         if len(set(map(id, sequences))) != len(sequences):
@@ -40,6 +40,7 @@ class SequenceBatch:
         )  # appended tokens that no sequence knows yet
         self._fill = np.zeros(len(sequences), np.int64)  # how many of them
         self._counts = np.array([member.token_count for member in sequences], np.int64)
+        self._room = np.array([member.reserved_tokens for member in sequences], np.int64)
         self._shared = np.array([member.committed_tokens for member in sequences], np.int64)
 
     @property
@@ -72,17 +73,17 @@ class SequenceBatch:
         """
         core = self._core
         through = self._counts + ahead
-        room = np.array([member.reserved_tokens for member in self.sequences], np.int64)
-        short = np.flatnonzero(through > room)
-        if not short.size:
+        rows = np.flatnonzero(through > self._room)
+        if not rows.size:
             return
-        needed = int((-(-(through[short] - room[short]) // core.block_tokens)).sum())
         with core.lock:
-            free, evictable = core.allocator.free_count, core.residency.evictable_count
-        if needed > free + evictable:
-            raise OutOfPages(needed=needed, free=free, evictable=evictable)
-        for row in short.tolist():
-            self.sequences[row].reserve(through=int(through[row]))
+            core.sweep()
+            short = [(self.sequences[row], self.sequences[row].pages_short(int(through[row]))) for row in rows.tolist()]
+            pages = core.take(sum(need for _, need in short), by=None)
+            for member, need in short:
+                member.grant(pages[:need])
+                del pages[:need]
+        self._room[rows] = [member.reserved_tokens for member, _ in short]
 
     def commit(self, through: NDArray[np.integer]) -> dict[int, Commit]:
         """Publish the full blocks that a forward pass has written, as ``Sequence.commit`` does.

@@ -29,11 +29,12 @@ from kvstore.core import Core
 from kvstore.errors import InvalidRequest, SequenceLost
 from kvstore.namespace import SymbolKind
 from kvstore.prefix_tree import Node, Root, pages_to
-from kvstore.prompt import MediaSpan, Prompt, TokenIds, fold_media, join_names, pack_tokens
+from kvstore.prompt import Prompt, TokenIds, fold_media, join_names, pack_tokens
 
 __all__ = ["Commit", "Sequence"]
 
 _NOTHING: Final = range(0)
+_NO_PAGES: Final = array("i")
 _RUNNING, _PARKED, _ENDED = "running", "parked", "ended"
 
 
@@ -169,13 +170,9 @@ class Sequence:
         through = _position(through)
         core = self._core
         with core.lock:
-            self._check_running()
             core.sweep()
-            need = -(-through // core.block_tokens) - len(self._pages)
-            if need > 0:
-                self._pages += core.take(need, by=self.request_id)
-            if not self._admitted:
-                self._admit()
+            need = self.pages_short(through)
+            self.grant(core.take(need, by=self.request_id) if need else _NO_PAGES)
 
     def append(self, tokens: TokenIds) -> None:
         """More tokens are known: generated, or accepted from a draft. Nothing rolls back.
@@ -238,8 +235,6 @@ class Sequence:
                 )
             if self._skip_write or full <= self._shared:
                 return Commit(self._shared * core.block_tokens, _NOTHING)
-            if self._media:
-                self._fold_media(full)
             remapped = self._join_tree(full, fold=fold)
             if full > self._shared:
                 self._publish(full)
@@ -321,6 +316,17 @@ class Sequence:
         if residency.cached_count > core.retained_count_max:
             core.trim(by=self.request_id)
 
+    def pages_short(self, through: int) -> int:
+        """With the lock held: pages that a reservation through this position would have to take; checks that it may."""
+        self._check_running()
+        return max(0, -(-through // self._core.block_tokens) - len(self._pages))
+
+    def grant(self, pages: array[int]) -> None:
+        """With the lock held: a reservation succeeded, which admits the request."""
+        self._pages += pages
+        if not self._admitted:
+            self._admit()
+
     @property
     def is_lost(self) -> bool:
         """Whether a forced reset took this sequence's prefix out of the cache."""
@@ -374,19 +380,21 @@ class Sequence:
             self._symbols = bytearray(self._symbols)
         self._symbols += packed
         self.token_count = token_count
+        if self._media:
+            self._fold_media()
 
-    def _fold_media(self, full: int) -> None:
-        """Fold media into blocks that have become full since the prompt was matched."""
+    def _fold_media(self) -> None:
+        """Fold media into the prompt's last block once it is full; ``begin`` has folded those before it.
+
+        At once, not at its commit: whoever looks at our symbols must never see a placeholder in a full block.
+        """
         block_tokens = self._core.block_tokens
-        done = self.prompt_tokens // block_tokens
-        if full > done:
-            late: list[MediaSpan] = [
-                span for span in self._media if span.start + span.token_count > done * block_tokens
-            ]
-            if late:
-                self._symbols = bytearray(
-                    fold_media(bytes(self._symbols), late, block_tokens=block_tokens, first_block=done)
-                )
+        last = self.prompt_tokens // block_tokens
+        if self.token_count >= (last + 1) * block_tokens:
+            spans = self._media
+            self._symbols = bytearray(
+                fold_media(bytes(self._symbols), spans, block_tokens=block_tokens, first_block=last)
+            )
             self._media = ()
 
     def _admit(self) -> None:
