@@ -7,9 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from eviction import OptimalPolicy
+from simulator.replay import ReplayOptions, replay
 from simulator.reuse import Reuse
+from simulator.sizes import Size
+from simulator.traces.record import LoadedTrace
 
-__all__ = ["CurvePoint", "curve_capacities", "lru_curve"]
+__all__ = ["CurvePoint", "curve_capacities", "lru_curve", "optimum_point"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,3 +48,13 @@ def lru_curve(reuse: Reuse, capacities: Iterable[int], *, block_tokens: int) -> 
         )
         for blocks in capacities
     ]
+
+
+def optimum_point(trace: LoadedTrace, reuse: Reuse, *, capacity_blocks: int) -> CurvePoint:
+    """What the offline optimum hits at one size, by a replay."""
+    tokens = capacity_blocks * trace.block_tokens
+    options = ReplayOptions(
+        device_tokens=Size(text=str(tokens), tokens=tokens), policy=OptimalPolicy.name, hit_rule=reuse.hit_rule
+    )
+    result = replay(trace, options, reuse=reuse)
+    return CurvePoint(capacity_tokens=tokens, hit_blocks=result.hit_blocks, hit_tokens=result.hit_tokens)

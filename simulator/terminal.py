@@ -1,0 +1,88 @@
+"""What the command line writes and where: tables to standard output, progress to standard error, files."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from simulator.errors import SimulatorError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["STDOUT", "OutputError", "check_target", "progress_bar", "show", "waiting", "write_text"]
+
+#: As the name of a file: standard output.
+STDOUT = "-"
+
+_PIPE_COLUMNS = 120  # a table's width where no terminal limits it
+
+
+class OutputError(SimulatorError):
+    """A file cannot be written."""
+
+
+def show(*parts: RenderableType) -> None:
+    """Print to standard output, in colour only on a terminal."""
+    from rich.console import Console  # noqa: PLC0415 - keeps --help fast
+
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PIPE_COLUMNS, highlight=False)
+    for part in parts:
+        console.print(part)
+
+
+def waiting(text: str, *, enabled: bool) -> AbstractContextManager[object]:
+    """Tell the terminal what takes so long, for as long as it does."""
+    if not enabled or not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console  # noqa: PLC0415
+
+    return Console(stderr=True).status(text)
+
+
+@contextmanager
+def progress_bar(label: str, total: int, *, enabled: bool) -> Iterator[Callable[[int], None] | None]:
+    """A bar on standard error that takes the number of steps done; None where no terminal would show it."""
+    if not enabled or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(label, total=total)
+        yield lambda done: progress.update(task, completed=done)
+
+
+def check_target(path: str | None) -> None:
+    """Find out before a long run whether its result can be written.
+
+    Raises:
+        OutputError: the file's folder does not exist, or the path is a folder.
+    """
+    if path is None or path == STDOUT:
+        return
+    target = Path(path)
+    if target.is_dir():
+        raise OutputError(f"{path}: is a folder, not a file")
+    if not target.parent.is_dir():
+        raise OutputError(f"{path}: there is no folder {str(target.parent)!r}")
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a whole file, or to standard output.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    if path == STDOUT:
+        sys.stdout.write(text)
+        return
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror}") from error
