@@ -15,7 +15,7 @@ __all__ = ["After", "LoadedTrace", "TraceRequest"]
 class After:
     """Closed loop: a request starts when an earlier one has ended and its user has thought."""
 
-    request: int  #: index of the earlier request within its session
+    request: int  #: turn of the earlier request in its session; while a file is read also -1, the one before
     think_s: float  #: seconds between that request's end and this one's start
 
 
@@ -32,14 +32,18 @@ class TraceRequest:
     output_len: int  #: generated tokens
     block_tokens: int  #: tokens that one id of ``blocks`` stands for
     blocks: NDArray[np.integer]
-    arrival_s: float | None = None  #: seconds from the start of the trace, or of the session; None in a closed loop
+    #: Seconds from the start of the trace, or, while a file is read, of the session; None in a closed loop or where no
+    #: one wrote down a time.
+    arrival_s: float | None = None
     after: After | None = None
     session: int | str | None = None
     turn: int | None = None
     tenant: str | None = None
     model: str | None = None
     tokens: NDArray[np.int32] | None = None
-    measured: Mapping[str, float] = field(default_factory=dict)  #: ttft_s, e2e_s, cached_tokens where the source has them
+    measured: Mapping[str, float] = field(
+        default_factory=dict
+    )  #: ttft_s, e2e_s, cached_tokens where the source has them
     extra: Mapping[str, object] = field(default_factory=dict)  #: keys of the row that have no place above
 
 
@@ -47,8 +51,8 @@ class TraceRequest:
 class LoadedTrace:
     """A trace ready to run: requests in order of arrival, ids dense.
 
-    ``blocks`` of every request are int32 in ``[0, unique_blocks)``, numbered by first sight in order of arrival, so that
-    tables indexed by block are arrays.
+    ``blocks`` of every request are int32 in ``[0, unique_blocks)``, numbered by first sight in order of arrival, so
+    that tables indexed by block are arrays. Arrays may share memory: read them only.
     """
 
     name: str  #: the path's last part, or ``workload:NAME?param=value``
