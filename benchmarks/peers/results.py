@@ -1,0 +1,92 @@
+"""What did a run find? Reads its JSON and compares managers, each ratio within a round; the better round counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cells import OURS
+from rounds import Failure, Measurement
+
+__all__ = ["Clock", "Results", "cpu_us", "figure", "wall_us"]
+
+#: Takes one number out of a cell's figures.
+Clock = Callable[[dict[str, Any]], float]
+
+
+def cpu_us(figures: dict[str, Any]) -> float:
+    """Median CPU time of one call."""
+    return float(figures["cpu_us"]["median"])
+
+
+def wall_us(figures: dict[str, Any]) -> float:
+    """Median wall time of one call."""
+    return float(figures["wall_us"]["median"])
+
+
+def figure(name: str) -> Clock:
+    """A plain number of the cell."""
+    return lambda figures: float(figures[name])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """All measurements of a run, with what is needed to judge them."""
+
+    created: str
+    commit: str
+    machine: dict[str, Any]
+    versions: dict[str, str]
+    seed: int
+    page_tokens: int
+    rounds: int
+    skipped: dict[str, str]  #: group of cases → why it was left out
+    failures: tuple[Failure, ...]
+    measurements: tuple[Measurement, ...]
+
+    @classmethod
+    def read(cls, path: Path) -> Results:
+        """Read what ``write`` wrote."""
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields["failures"] = tuple(Failure(**failure) for failure in fields["failures"])
+        fields["measurements"] = tuple(Measurement(**measurement) for measurement in fields["measurements"])
+        return cls(**fields)
+
+    def write(self, path: Path) -> None:
+        """Write as JSON, a measurement a line, so that two runs can be compared by eye."""
+        fields = dataclasses.asdict(self)
+        rows = ",\n  ".join(json.dumps(row) for row in fields.pop("measurements"))
+        head = json.dumps(fields, indent=1)[:-2]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f'{head},\n "measurements": [\n  {rows}\n ]\n}}\n', encoding="utf-8")
+
+    def values(self, manager: str, cell: str, clock: Clock) -> dict[int, float]:
+        """Round → value; empty where it was not measured."""
+        return {
+            found.round: clock(found.figures)
+            for found in self.measurements
+            if found.manager == manager and found.cell == cell
+        }
+
+    def lowest(self, manager: str, cell: str, clock: Clock) -> float | None:
+        """The lower of the rounds."""
+        return min(self.values(manager, cell, clock).values(), default=None)
+
+    def ratios(self, cell: str, peer: str, clock: Clock) -> Iterator[float]:
+        """The peer's value over ours, round by round."""
+        ours = self.values(OURS, cell, clock)
+        theirs = self.values(peer, cell, clock)
+        yield from (theirs[number] / ours[number] for number in ours.keys() & theirs.keys())
+
+    def advantage(self, cell: str, peer: str, clock: Clock) -> float | None:
+        """The better of the rounds for us; None where either was not measured."""
+        return max(self.ratios(cell, peer, clock), default=None)
+
+    def growth(self, cell: str, reference: str, clock: Clock) -> float | None:
+        """How many times ``reference`` one of our own cells costs, in the better round."""
+        ours, base = self.values(OURS, cell, clock), self.values(OURS, reference, clock)
+        return min((ours[number] / base[number] for number in ours.keys() & base.keys()), default=None)
