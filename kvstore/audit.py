@@ -7,22 +7,21 @@ from collections import Counter
 from kvstore.block_allocator import BlockAllocator
 from kvstore.core import Core
 from kvstore.prefix_tree import Node, nodes_below
+from kvstore.sequence import Sequence
 
 __all__ = ["audit"]
 
 
 def audit(core: Core) -> None:
     """Check INV-1 to INV-10 with the lock held; raise ``AssertionError`` on the first that is broken. O(pages)."""
-    core.sweep()
+    running = _running(core)
     core.residency.check_invariants()
     pages: list[int] = []
     pins: Counter[Node] = Counter()
     for root in [*core.residency.roots.values(), *core.lost]:
         for node in nodes_below(root):
             pages += node.pages
-    running = [reference() for reference in core.live.values()]
     for sequence in running:
-        assert sequence is not None, "a sequence vanished without a trace"
         node, own = sequence.holdings()
         pins[node] += 1
         pages += own
@@ -33,6 +32,17 @@ def audit(core: Core) -> None:
         assert len(pages) == out, f"{out} pages are out, {len(pages)} have an owner"
         core.allocator.check_invariants()
         assert all(map(core.allocator.is_out, pages)), "an owned page lies on the free stack"
+
+
+def _running(core: Core) -> list[Sequence]:
+    """The sequences that run, held from now on. The collector may drop some while we look: then we look again."""
+    while True:
+        core.sweep()
+        found = [reference() for reference in core.live.values()]
+        if not core.dropped:
+            running = [sequence for sequence in found if sequence is not None]
+            assert len(running) == len(found), "a sequence vanished without a trace"
+            return running
 
 
 def _check_pins(core: Core, pins: Counter[Node]) -> None:
