@@ -63,7 +63,7 @@ class Chat(Recipe):
     gap_scale: float = parameter(1.0, "multiplies the time between the turns of a session", low=1e-3, high=1e3)
     goes_on_scale: float = parameter(1.0, "multiplies the chance that a session goes on", low=0.0, high=1.25)
     rewritten_share: float = parameter(0.09, "share of first prompts that come again rewritten", low=0.0, high=1.0)
-    context_tokens: int = parameter(131_072, "longest prompt; a session ends before it", low=1, high=100_000_000)
+    context_tokens: int = parameter(131_072, "longest prompt after the system prompt", low=1, high=100_000_000)
 
     def traffic(self) -> Traffic:
         """Sessions start as a Poisson process; as many as there are requests, so that the trace is always filled."""
