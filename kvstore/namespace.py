@@ -73,7 +73,7 @@ class Namespace:
     adapter_revision: str | None = None
     salt: bytes | None = field(default=None, repr=False)
     extras: Mapping[str, str | bytes | None] = field(default_factory=dict)
-    digest: bytes = field(default=b"", compare=False)
+    digest: bytes = field(init=False, compare=False)  #: of all the fields; a changed copy gets its own
 
     @classmethod
     def of(
@@ -123,7 +123,7 @@ class Namespace:
                 raise ConfigError(
                     f"extras map strings to a string, bytes or None; {key!r} maps to {type(extra).__name__}"
                 )
-        made = cls(
+        return cls(
             format=format,
             model=model,
             revision=revision,
@@ -133,12 +133,9 @@ class Namespace:
             salt=salt or None,
             extras=copied,
         )
-        object.__setattr__(made, "digest", _digest(made))
-        return made
 
     def __post_init__(self) -> None:
-        if not self.digest:
-            object.__setattr__(self, "digest", _digest(self))
+        object.__setattr__(self, "digest", _digest(self))
 
     def __hash__(self) -> int:
         return hash(self.digest)

@@ -70,7 +70,6 @@ class Engine:
         """Start a request; what it finds in the cache is checked at once."""
         known = list(tokens)
         space = namespace or self.store.namespace
-        found = 0 if skip_read else self.cached(known, namespace=space, media=media)
         sequence = self.store.begin(
             Prompt.of_tokens(known, media=media),
             namespace=space,
@@ -78,7 +77,7 @@ class Engine:
             skip_read=skip_read,
             skip_write=skip_write,
         )
-        return Request(self, sequence, space, known, media, found_tokens=found)
+        return Request(self, sequence, space, known, media, reads=not skip_read)
 
     def serve(
         self,
@@ -152,7 +151,7 @@ class Request:
         tokens: list[int],
         media: Sequence[MediaSpan],
         *,
-        found_tokens: int,
+        reads: bool,
     ) -> None:
         self.engine = engine
         self.sequence = sequence
@@ -160,7 +159,8 @@ class Request:
         self.tokens = tokens
         self.media = media
         self.written = sequence.cached_tokens  #: leading tokens that have KV
-        self._found_tokens = found_tokens
+        self._reads = reads
+        self._found_tokens = self._find()
         self._state = hashlib.sha256(_identity(namespace))
         self._stamps: list[NDArray[np.unsignedinteger]] = []
         engine.running.add(self)
@@ -233,9 +233,8 @@ class Request:
 
     def resume(self) -> int:
         """Go on after ``park``; returns the tokens found again."""
-        found = self.engine.cached(self.tokens, namespace=self.namespace, media=self.media)
         self.written = self.sequence.resume()
-        self._found_tokens = found
+        self._found_tokens = self._find()
         self.verify()
         return self.written
 
@@ -255,6 +254,9 @@ class Request:
         slots = np.moveaxis(pages, 3, 1).reshape(-1, layout.layers, 2, layout.kv_heads, layout.head_dim)
         wrong = [at for at, stamp in enumerate(self._expected(self.written)) if not np.array_equal(slots[at], stamp)]
         assert not wrong, f"{self.sequence} would read foreign, stale or unwritten KV at positions {wrong}"
+
+    def _find(self) -> int:
+        return self.engine.cached(self.tokens, namespace=self.namespace, media=self.media) if self._reads else 0
 
     def _expected(self, through: int) -> list[NDArray[np.unsignedinteger]]:
         """Stamps of the tokens in ``[0, through)``: [layers, 2, kv_heads, head_dim] each."""
