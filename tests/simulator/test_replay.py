@@ -18,8 +18,9 @@ from simulator.replay import ReplayOptions, check_policy, replay, replay_policie
 from simulator.result import HitRule, ReplayResult
 from simulator.reuse import measure_reuse
 from simulator.sizes import SizeError, parse_size
-from simulator.traces.record import LoadedTrace
-from tests.support.replays import BLOCK_TOKENS, made_traces, trace_of
+from simulator.traces import LoadedTrace, load, open_trace
+from simulator.workloads import workload, workloads
+from tests.support.replays import BLOCK_TOKENS, made_traces, real_trace_path, trace_of
 
 CAPACITIES = (1, 2, 3, 5, 8, 13, 1_000)
 
@@ -190,3 +191,106 @@ def test_an_unknown_policy_is_refused_with_the_nearest(name: str, nearest: str) 
 def test_the_policies_are_those_that_exist_and_the_optimum() -> None:
     assert set(replay_policies()) == {*policy_names(), "optimal"}
     assert list(replay_policies()) == sorted(replay_policies())
+
+
+@pytest.mark.parametrize("name", [item.name for item in workloads()])
+def test_workloads_keep_the_laws(name: str) -> None:
+    trace = workload(f"workload:{name}?requests=600")
+    ceiling = measure_reuse(trace.requests).hit_blocks
+    sizes = [
+        parse_size(text).blocks(block_tokens=1, unique_blocks=trace.unique_blocks) for text in ("2%", "20%", "100%")
+    ]
+    counts = {policy: [run(trace, blocks, policy).hit_blocks for blocks in sizes] for policy in replay_policies()}
+    assert counts["lru"] == sorted(counts["lru"])
+    assert {row[-1] for row in counts.values()} == {ceiling}
+    for row in counts.values():
+        assert all(found <= best for found, best in zip(row, counts["optimal"], strict=True))
+    assert 0 < counts["lru"][0] < counts["optimal"][0]
+
+
+@pytest.fixture(scope="module")
+def conversation() -> LoadedTrace:
+    return load(open_trace(real_trace_path("mooncake_conversation_trace.jsonl.gz")), block_tokens=512)
+
+
+@pytest.fixture(scope="module")
+def synthetic() -> LoadedTrace:
+    return load(open_trace(real_trace_path("mooncake_synthetic_trace.jsonl.gz")), block_tokens=512)
+
+
+@pytest.mark.traces
+@pytest.mark.parametrize(
+    ("policy", "blocks", "hit_blocks", "token_percent"),
+    [
+        ("lru", 2_048, 15_857, 5.60),
+        ("lru", 8_192, 52_381, 18.51),
+        ("lru", 32_768, 96_618, 34.15),
+        ("optimal", 2_048, 74_235, None),
+        ("optimal", 8_192, 105_710, 37.36),
+    ],
+)
+def test_mooncake_conversation_is_exact(
+    conversation: LoadedTrace, policy: str, blocks: int, hit_blocks: int, token_percent: float | None
+) -> None:
+    result = run(conversation, blocks, policy)
+    assert (result.requests, result.input_tokens) == (12_031, 144_793_823)
+    assert (result.block_accesses, result.unique_blocks) == (288_500, 182_790)
+    assert result.hit_blocks == hit_blocks
+    assert result.ceiling.hit_blocks == 105_710
+    assert round(100 * result.ceiling.hit_tokens / result.input_tokens, 2) == 37.36
+    if token_percent is not None:
+        assert round(100 * result.token_hit_rate, 2) == token_percent
+
+
+@pytest.mark.traces
+def test_mooncake_conversation_by_the_serving_rule(conversation: LoadedTrace) -> None:
+    result = run(conversation, conversation.unique_blocks, rule=HitRule.SERVING)
+    assert result.hit_blocks == result.ceiling.hit_blocks == 105_592
+
+
+@pytest.mark.traces
+@pytest.mark.parametrize(
+    ("policy", "blocks", "hit_blocks"),
+    [
+        ("lru", 2_048, 18_226),
+        ("lru", 8_192, 46_087),
+        ("optimal", 2_048, 46_735),
+        ("optimal", 8_192, 72_944),
+    ],
+)
+def test_mooncake_synthetic_is_exact(synthetic: LoadedTrace, policy: str, blocks: int, hit_blocks: int) -> None:
+    result = run(synthetic, blocks, policy)
+    assert (result.block_accesses, result.hit_blocks, result.ceiling.hit_blocks) == (121_877, hit_blocks, 77_953)
+
+
+@pytest.mark.traces
+def test_the_laws_hold_on_real_traffic(synthetic: LoadedTrace) -> None:
+    reuse = measure_reuse(synthetic.requests)
+    for blocks in (64, 1_024, 16_384, synthetic.unique_blocks):
+        best = run(synthetic, blocks, "optimal").hit_blocks
+        assert run(synthetic, blocks, "lru").hit_blocks == reuse.hits_at(blocks)
+        assert all(run(synthetic, blocks, policy).hit_blocks <= best for policy in policy_names())
+    assert best == reuse.hit_blocks
+
+
+@pytest.mark.traces
+def test_a_real_trace_replays_fast_enough(conversation: LoadedTrace) -> None:
+    # The goal is 10,000 requests a second on an idle core; a shared machine gets slack, a quadratic step does not.
+    fastest = max(run(conversation, 8_192).requests_per_second for _ in range(3))
+    assert fastest > 3_000
+
+
+@pytest.mark.traces
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("users", "lru", "optimum_percent"),
+    [(64, (5_882_650, 10_907_287), (73.9, 95.3)), (256, (1_674_038, 5_264_780), (39.3, 73.7))],
+)
+def test_merged_agent_sessions_are_exact(
+    users: int, lru: tuple[int, int], optimum_percent: tuple[float, float]
+) -> None:
+    trace = load(open_trace(real_trace_path("claude_code_weka.jsonl.xz")), block_tokens=512, users=users)
+    for blocks, hit_blocks, percent in zip((2_048, 8_192), lru, optimum_percent, strict=True):
+        result = run(trace, blocks)
+        assert (result.block_accesses, result.hit_blocks) == (11_767_283, hit_blocks)
+        assert abs(100 * run(trace, blocks, "optimal").block_hit_rate - percent) <= 0.2
