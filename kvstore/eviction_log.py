@@ -51,6 +51,11 @@ class EvictionLog:
     ) -> None:
         """Blocks are about to go from the run whose first block has this ghost id. Cost: O(1), no hashing of tokens."""
         entries = self._entries
+        before = entries.get(ghost_id)
+        if before is not None:
+            entries.move_to_end(ghost_id)  # the newest is forgotten last
+            if before[0] == first_block + block_count:  # a tail that goes piece by piece is one eviction to people
+                block_count += before[1]
         entries[ghost_id] = (first_block, block_count, reason, now_ns, by)  # an Eviction once somebody asks
         if len(entries) > _ENTRIES_MAX:
             entries.popitem(last=False)
