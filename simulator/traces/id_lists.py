@@ -98,7 +98,7 @@ class _Parsed:
             return self
         comma = self._shared_comma(text)
         tail = text[comma + 1 :]
-        if tail.translate(None, _PLAIN):
+        if tail.translate(None, _PLAIN) or (comma >= 0 and not tail.strip()):
             return None
         new: list[int] = json.loads(b"[" + tail + b"]")
         try:

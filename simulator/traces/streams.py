@@ -84,7 +84,7 @@ class TraceStream:
             line = self._bytes.readline(ROW_BYTES_MAX + 1)
         except _BROKEN as error:
             raise self._broken(error) from error
-        self._line += 1
+        self._line += bool(line)
         if len(line) > ROW_BYTES_MAX:
             raise TraceError(f"a row of more than {ROW_BYTES_MAX:,} bytes", source=self.path, line=self._line)
         self._digest.update(line)

@@ -71,7 +71,7 @@ class _Opened:
 
 @final
 class Trace:
-    """Requests of one trace file, in the order of the file, read anew by each iteration (standard input and pipes: once).
+    """Requests of one trace file, in the order of the file, read anew by each iteration (a pipe: once).
 
     Requests are as the file has them: ids are the file's own, requests with tokens have no blocks yet, times may be
     missing, and a session's times may count from its own start. Memory holds one row. Each row is checked by itself;

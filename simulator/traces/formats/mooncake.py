@@ -21,7 +21,9 @@ _KNOWN: Final = ("timestamp", "delay", "session_id", "input_length", "output_len
 
 
 def _is_mooncake(row: Mapping[str, object]) -> bool:
-    return {"timestamp", "input_length", "hash_ids"} <= row.keys() and not {"session_id", "chat_id"} & row.keys()
+    hashed = {"input_length", "hash_ids"} <= row.keys() and not {"session_id", "chat_id"} & row.keys()
+    # The first time may be missing; without any time, a block size is the mark of kvcache-simulator.
+    return hashed and ("timestamp" in row or "block_size" not in row)
 
 
 def _is_sessions(row: Mapping[str, object]) -> bool:

@@ -1,8 +1,9 @@
 """ServeGen: how often each client sends, by window. There are no requests in the file, so arrivals are drawn.
 
 A client whose rate in a window is r sends exactly round(r × window) requests in it: the published rates are such counts
-divided by the window. The gaps between them follow the fitted law's shape, stretched so that they fill the window. The
-fitted scale is not used: for bursty clients its mean is far from the published rate.
+divided by the window. The gaps between them follow the fitted law's shape, stretched so that they go once around the
+window as around a ring, from a random place on. The fitted scale is not used: for bursty clients its mean is far from
+the published rate.
 
 Lengths are not in the file: every request has one prompt token and one generated token.
 """
@@ -101,7 +102,7 @@ class _Rates:
 
     def _window(self, row: int, rng: np.random.Generator) -> NDArray[np.float64]:
         """Offsets of one client's requests within one window, rising."""
-        size, shape, law = self._counts[row] + 1, self._shapes[row], _LAWS[self._laws[row]]
+        size, shape, law = self._counts[row], self._shapes[row], _LAWS[self._laws[row]]
         if law == "Weibull":
             gaps = rng.weibull(shape, size)
         elif law == "Gamma":
@@ -111,7 +112,7 @@ class _Rates:
         ends = np.cumsum(gaps)
         # A law this heavy can underflow to nothing but zeros; then the requests come at once.
         scale = _WINDOW_S / ends[-1] if ends[-1] > 0 else 0.0
-        return ends[:-1] * scale
+        return np.sort((ends * scale + rng.random() * _WINDOW_S) % _WINDOW_S)
 
 
 SERVEGEN: Final = TraceFormat(
