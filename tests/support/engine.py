@@ -19,7 +19,6 @@ from typing import Self
 from weakref import WeakSet
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eviction import EvictionPolicy
 from kvstore import Commit, KVStore, MediaSpan, Namespace, OutOfPages, Prompt
@@ -162,7 +161,7 @@ class Request:
         self._reads = reads
         self._found_tokens = self._find()
         self._state = hashlib.sha256(_identity(namespace))
-        self._stamps: list[NDArray[np.unsignedinteger]] = []
+        self._stamps: list[bytes] = []
         engine.running.add(self)
         self.verify()
 
@@ -197,9 +196,10 @@ class Request:
         """A forward pass: the KV of the tokens in ``[written, through)``, all known ones by default."""
         through = len(self.tokens) if through is None else through
         assert self.written >= self.sequence.committed_tokens, "an engine never writes to a shared page"
-        pages, table, size = self.engine.pool.pages, self.pages, self.engine.block_tokens
-        for at, stamp in enumerate(self._expected(through)[self.written :], self.written):
-            pages[table[at // size], :, :, at % size] = stamp
+        pool, table, size = self.engine.pool, self.pages, self.engine.block_tokens
+        shape = (pool.layout.layers, 2, pool.layout.kv_heads, pool.layout.head_dim)
+        for at, stamp in enumerate(self._stamps_to(through)[self.written :], self.written):
+            pool.pages[table[at // size], :, :, at % size] = np.frombuffer(stamp, pool.pages.dtype).reshape(shape)
         self.written = max(self.written, through)
 
     def commit(self, *, fold: bool = True) -> Commit:
@@ -250,22 +250,23 @@ class Request:
 
     def verify(self) -> None:
         """All KV that this request would read carries its stamp."""
-        pages, layout = self.engine.pool.pages[self.sequence.page_table], self.engine.pool.layout
-        slots = np.moveaxis(pages, 3, 1).reshape(-1, layout.layers, 2, layout.kv_heads, layout.head_dim)
-        wrong = [at for at, stamp in enumerate(self._expected(self.written)) if not np.array_equal(slots[at], stamp)]
-        assert not wrong, f"{self.sequence} would read foreign, stale or unwritten KV at positions {wrong}"
+        pages, size = self.engine.pool.pages[self.sequence.page_table], self.engine.pool.layout.page_bytes
+        found = np.moveaxis(pages, 3, 1).tobytes()  # token by token
+        stamps = self._stamps_to(self.written)
+        if not found.startswith(b"".join(stamps)):
+            size //= self.engine.block_tokens
+            wrong = [at for at, stamp in enumerate(stamps) if found[at * size : (at + 1) * size] != stamp]
+            raise AssertionError(f"{self.sequence} would read foreign, stale or unwritten KV at positions {wrong}")
 
     def _find(self) -> int:
         return self.engine.cached(self.tokens, namespace=self.namespace, media=self.media) if self._reads else 0
 
-    def _expected(self, through: int) -> list[NDArray[np.unsignedinteger]]:
-        """Stamps of the tokens in ``[0, through)``: [layers, 2, kv_heads, head_dim] each."""
-        layout, dtype = self.engine.pool.layout, self.engine.pool.pages.dtype
+    def _stamps_to(self, through: int) -> list[bytes]:
+        """Stamps of the tokens in ``[0, through)``: words of [layers, 2, kv_heads, head_dim] each."""
+        size = self.engine.pool.layout.page_bytes // self.engine.block_tokens
         for at in range(len(self._stamps), through):
             self._state.update(struct.pack("<I", self.tokens[at]) + self._media_at(at))
-            bytes_of_slot = hashlib.shake_128(self._state.digest()).digest(layout.page_bytes // layout.block_tokens)
-            shape = (layout.layers, 2, layout.kv_heads, layout.head_dim)
-            self._stamps.append(np.frombuffer(bytes_of_slot, dtype).reshape(shape))
+            self._stamps.append(hashlib.shake_128(self._state.digest()).digest(size))
         return self._stamps[:through]
 
     def _media_at(self, at: int) -> bytes:
