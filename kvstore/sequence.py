@@ -402,8 +402,10 @@ class Sequence:
         self._admitted = True
         counters.requests += 1
         if not self._skip_read:
-            counters.queried_tokens += self.prompt_tokens
-            counters.hit_tokens += self.cached_tokens
+            block_tokens, prompt_tokens = self._core.block_tokens, self.prompt_tokens
+            counters.queried_tokens += prompt_tokens
+            # What begin found: by now the sequence may have been parked and have resumed with more, or with less.
+            counters.hit_tokens += min(self.matched_tokens, (prompt_tokens - 1) // block_tokens * block_tokens)
 
     def _free_own(self) -> None:
         _, own = self.holdings()
