@@ -39,14 +39,14 @@ def plain(value: object) -> object:
     return [plain(inner) for inner in value] if isinstance(value, list) else value
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(rows=st.lists(values, max_size=6), separators=st.sampled_from([(",", ":"), (", ", ": "), (" ,", " :")]))
 def test_decodes_like_a_json_parser(rows: list[object], separators: tuple[str, str]) -> None:
     text = json.dumps({"requests": rows}, separators=separators).encode()
     assert plain(JsonDecoder().decode(text)) == json.loads(text)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(paths=st.lists(st.lists(st.integers(0, 120), max_size=12), min_size=2, max_size=6))
 def test_lists_that_share_their_beginning(paths: list[list[int]]) -> None:
     grown = [path + other for path, other in pairwise(paths)] + paths
