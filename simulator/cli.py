@@ -287,10 +287,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except AssertionError as error:
         return _fail(f"a broken invariant, please report it: {error}", code=2)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted", code=_INTERRUPTED)
+        code = _INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its exit
         return 1
+    if code == _INTERRUPTED:  # which the parser may have caught first
+        return _fail("interrupted", code=_INTERRUPTED)
     return code if isinstance(code, int) else 0
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eviction import EvictionPolicy, OptimalPolicy, UnknownPolicyError, make_policy, policy_names
-from kvstore import BlockFormat, KVStore, Namespace, Prompt
+from kvstore import BlockFormat, ConfigError, KVStore, Namespace, Prompt
 from kvstore._version import __version__
 from simulator.errors import TraceError
 from simulator.future import Future
@@ -77,7 +77,7 @@ def replay(
         stopwatch_s: seconds of wall time, for the speed in the result and nothing else.
 
     Raises:
-        TraceError: the trace has lengths only, so nothing can be matched.
+        TraceError: the trace has lengths only, so nothing can be matched, or blocks larger than the store's.
         SizeError: the device tier does not hold one block.
         UnknownPolicyError: no policy of this name.
         AssertionError: the store's audit found a broken invariant, which is a bug in the store.
@@ -89,7 +89,8 @@ def replay(
     assert reuse.hit_rule is options.hit_rule
     capacity = options.device_tokens.blocks(block_tokens=trace.block_tokens, unique_blocks=trace.unique_blocks)
     clock = _ArrivalClock()
-    store = _make_store(trace, capacity, _make_policy(options.policy, trace), clock)
+    namespace = _make_namespace(trace)
+    store = _make_store(trace, capacity, namespace, _make_policy(options.policy, trace), clock)
     started_s = stopwatch_s()
     found = _run(store, trace, clock, options.hit_rule, progress)
     wall_seconds = stopwatch_s() - started_s
@@ -142,12 +143,22 @@ def _make_policy(name: str, trace: LoadedTrace) -> EvictionPolicy[Any]:
     return OptimalPolicy(Future(trace.requests)) if name == OptimalPolicy.name else make_policy(name)
 
 
-def _make_store(trace: LoadedTrace, capacity: int, policy: EvictionPolicy[Any], clock: _ArrivalClock) -> KVStore:
+def _make_namespace(trace: LoadedTrace) -> Namespace:
+    try:
+        symbols = BlockFormat.of_names(symbol_bytes=_SYMBOL_BYTES, block_tokens=trace.block_tokens)
+        return Namespace.of(model="replay", format=symbols)
+    except ConfigError as error:
+        raise TraceError(str(error), source=trace.name) from error
+
+
+def _make_store(
+    trace: LoadedTrace, capacity: int, namespace: Namespace, policy: EvictionPolicy[Any], clock: _ArrivalClock
+) -> KVStore:
     # No more than the unique blocks is ever cached, so a larger pool would only cost memory.
     retained = min(capacity, trace.unique_blocks)
     longest = max(len(request.blocks) for request in trace.requests)
     pool = VirtualPagePool(page_count=retained + longest, block_tokens=trace.block_tokens)
-    return KVStore(pool, policy=policy, retained_page_count_max=retained, now_ns=clock)
+    return KVStore(pool, policy=policy, namespace=namespace, retained_page_count_max=retained, now_ns=clock)
 
 
 def _run(
@@ -163,8 +174,6 @@ def _run(
         [requests] tokens that each request found, in whole blocks.
     """
     block_tokens = trace.block_tokens
-    symbols = BlockFormat.of_names(symbol_bytes=_SYMBOL_BYTES, block_tokens=block_tokens)
-    namespace = Namespace.of(model="replay", format=symbols)
     serving = hit_rule is HitRule.SERVING
     found = np.zeros(len(trace.requests), np.int64)
     begin, prompt_of_names = store.begin, Prompt.of_names
@@ -180,7 +189,7 @@ def _run(
         # A started last block counts as a whole one; tokens beyond the named blocks are at most part of the next.
         token_count = min(max(request.input_len, through), through + block_tokens - 1)
         prompt = prompt_of_names(blocks, token_count=token_count)
-        sequence = begin(prompt, namespace=namespace, request_id=ordinal)
+        sequence = begin(prompt, request_id=ordinal)
         found[ordinal] = sequence.cached_tokens if serving else sequence.matched_tokens
         sequence.reserve(through=through)
         sequence.commit(through=through)
