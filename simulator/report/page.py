@@ -45,12 +45,12 @@ def render_report(
         include=[result.device.capacity_tokens // first.block_tokens for result in results],
     )
     lru = lru_curve(reuse, capacities, block_tokens=first.block_tokens)
-    arrival_s = np.array([request.arrival_s for request in trace.requests if request.arrival_s is not None])
+    stamps = [request.arrival_s for request in trace.requests if request.arrival_s is not None]
     plots = [
         hit_curve_plot(lru=lru, optimum=optimum, reuse=reuse, results=results),
         distance_plot(reuse, block_tokens=first.block_tokens),
-        arrivals_plot(arrival_s),
-        lengths_plot(np.array([request.input_len for request in trace.requests], np.int64)) if trace.requests else None,
+        arrivals_plot(np.array(stamps)) if len(stamps) == len(trace.requests) else None,
+        lengths_plot(np.array([request.input_len for request in trace.requests], np.int64)),
     ]
     curve = {"lru": [asdict(point) for point in lru], "optimum": [asdict(point) for point in optimum]}
     return _document(

@@ -162,12 +162,13 @@ def arrivals_plot(arrival_s: NDArray[np.float64]) -> Plot | None:
     """Requests per second over the trace; None if all arrive at once.
 
     Args:
-        arrival_s: seconds, ascending.
+        arrival_s: seconds; at least one.
     """
-    if not len(arrival_s) or arrival_s[-1] <= arrival_s[0]:
+    since_first = arrival_s - arrival_s.min()
+    span = float(since_first.max())
+    if span <= 0:
         return None
-    span = float(arrival_s[-1] - arrival_s[0])
-    counts, edges = np.histogram(arrival_s - arrival_s[0], bins=_ARRIVAL_SLICES)
+    counts, edges = np.histogram(since_first, bins=_ARRIVAL_SLICES)
     rate, mean = counts * _ARRIVAL_SLICES / span, len(arrival_s) / span
     unit, unit_s = ("hours", 3600.0) if span > 4 * 3600 else ("minutes", 60.0) if span > 240 else ("seconds", 1.0)
 
