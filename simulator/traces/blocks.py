@@ -115,9 +115,7 @@ def renumber(requests: Sequence[TraceRequest], bound: int) -> int:
     table = np.full(bound, -1, np.int32)
     count = 0
     for request in requests:
-        # A path's known blocks are its head: whoever used a block used all before it.
-        head = int(np.count_nonzero(table[request.blocks] >= 0))
-        new = request.blocks[head:]
+        new = request.blocks[_known_head(table, request.blocks) :]
         table[new] = np.arange(count, count + len(new), dtype=np.int32)
         count += len(new)
     done: set[int] = set()
@@ -127,3 +125,17 @@ def renumber(requests: Sequence[TraceRequest], bound: int) -> int:
             done.add(id(owner))  # requests that share an array share its new numbers
             owner[:] = table[owner]
     return count
+
+
+def _known_head(table: NDArray[np.int32], blocks: NDArray[np.integer]) -> int:
+    """How many leading blocks have a number, by bisection: whoever used a block used all before it."""
+    if len(blocks) and table[blocks[-1]] >= 0:
+        return len(blocks)
+    known, unknown = 0, max(len(blocks) - 1, 0)
+    while known < unknown:
+        middle = (known + unknown) // 2
+        if table[blocks[middle]] >= 0:
+            known = middle + 1
+        else:
+            unknown = middle
+    return known

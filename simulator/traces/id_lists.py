@@ -96,7 +96,7 @@ class _Parsed:
         assert isinstance(self.ids, np.ndarray)
         if text == self.text:
             return self
-        comma = self._shared_comma(text)
+        comma, known = self._shared(text)
         tail = text[comma + 1 :]
         if tail.translate(None, _PLAIN) or (comma >= 0 and not tail.strip()):
             return None
@@ -105,17 +105,18 @@ class _Parsed:
             tail_ids = np.array(new, np.int64)
         except OverflowError:
             return _Parsed(text, json.loads(b"[" + text + b"]"))
-        return _Parsed(text, np.concatenate((self.ids[: text.count(b",", 0, comma + 1)], tail_ids)))
+        return _Parsed(text, np.concatenate((self.ids[:known], tail_ids)))
 
-    def _shared_comma(self, text: bytes) -> int:
-        """Where the last comma sits before which both texts agree to the byte and on whole numbers; -1 for none."""
+    def _shared(self, text: bytes) -> tuple[int, int]:
+        """Where the last comma sits before which both texts agree to the byte (-1 for none), and the ids before it."""
         length = len(self.text)
         if len(self.ids) and text.startswith(self.text) and text[length : length + 1] == b",":
-            return length
+            return length, len(self.ids)
         length = min(length, len(text))
         differ = np.frombuffer(self.text, np.uint8, length) != np.frombuffer(text, np.uint8, length)
         first = int(differ.argmax()) if differ.any() else length
-        return text.rfind(b",", 0, first)
+        comma = text.rfind(b",", 0, first)
+        return comma, text.count(b",", 0, comma + 1)
 
 
 def refuse_constant(constant: str) -> object:

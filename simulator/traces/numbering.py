@@ -145,5 +145,8 @@ class TokenNumbers:
 def _common_prefix(one: NDArray[np.integer], other: NDArray[np.integer]) -> int:
     """How many leading elements are equal."""
     length = min(len(one), len(other))
+    if not length:
+        return 0
     differ = one[:length] != other[:length]
-    return int(differ.argmax()) if differ.any() else length
+    first = int(differ.argmax())
+    return first if differ[first] else length
