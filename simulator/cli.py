@@ -261,7 +261,8 @@ def _write_report(
 
     optimum: list[CurvePoint] = []
     if len(trace.requests) <= _CURVE_REQUESTS_MAX:
-        capacities = curve_capacities(point_count=_CURVE_POINTS, unique_blocks=trace.unique_blocks)
+        own = results[0].device.capacity_tokens // trace.block_tokens
+        capacities = curve_capacities(point_count=_CURVE_POINTS, unique_blocks=trace.unique_blocks, include=[own])
         with progress_bar("optimum at other sizes", len(capacities), enabled=chatty) as progress:
             for done, blocks in enumerate(capacities):
                 if progress is not None:

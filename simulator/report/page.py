@@ -13,7 +13,7 @@ import numpy as np
 
 from simulator.report.curve import CurvePoint, curve_capacities, lru_curve
 from simulator.report.plots import Plot, arrivals_plot, distance_plot, hit_curve_plot, lengths_plot
-from simulator.result import HIT_DEFINITION, ReplayResult, results_to_json
+from simulator.result import HIT_DEFINITION, OptionValue, ReplayResult, results_to_json
 from simulator.reuse import Reuse
 from simulator.sizes import format_tokens
 from simulator.traces.record import LoadedTrace
@@ -192,7 +192,7 @@ def _figure(plot: Plot) -> str:
 
 def _origin(result: ReplayResult) -> str:
     facts: dict[str, object] = {
-        **{key.replace("_", " "): value for key, value in result.options.items() if value is not None},
+        **{key.replace("_", " "): value for key, value in result.options.items() if _is_set(key, value)},
         "seed": result.seed,
         "trace": result.trace,
         "trace SHA-256": result.trace_digest,
@@ -202,6 +202,11 @@ def _origin(result: ReplayResult) -> str:
         f'<tr><th scope="row">{escape(key)}</th><td>{escape(str(value))}</td></tr>' for key, value in facts.items()
     )
     return f'<table class="options"><tbody>{rows}</tbody></table>'
+
+
+def _is_set(key: str, value: OptionValue) -> bool:
+    """Whether an option is worth a row; policies have rows in the table of runs."""
+    return key != "policy" and value is not None and value is not False
 
 
 def _embedded(name: str, text: str) -> str:

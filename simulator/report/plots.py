@@ -182,7 +182,7 @@ def arrivals_plot(arrival_s: NDArray[np.float64]) -> Plot | None:
 
     return Plot(
         title="Arrivals",
-        caption=f"Requests per second in {_ARRIVAL_SLICES} slices of {span / _ARRIVAL_SLICES:.3g} s.",
+        caption=f"Requests per second in {_ARRIVAL_SLICES} slices of {span / _ARRIVAL_SLICES:,.1f} s.",
         alt=f"Arrival rate over {span / unit_s:.3g} {unit}: mean {mean:.3g}, peak {rate.max():.3g} per second.",
         svg=_draw("arrivals", paint),
     )
@@ -194,7 +194,7 @@ def lengths_plot(input_len: NDArray[np.int64]) -> Plot:
     low, high = np.floor(np.log2(lengths.min())), np.floor(np.log2(lengths.max())) + 1
     edges = np.exp2(np.arange(low, high + 0.25, 0.5))
     share = 100 * np.histogram(lengths, bins=edges)[0] / len(lengths)
-    quantiles = {name: int(np.quantile(lengths, q)) for name, q in _QUANTILES.items()}
+    quantiles = {name: round(float(np.quantile(lengths, q))) for name, q in _QUANTILES.items()}
 
     def paint(axes: Axes) -> None:
         axes.stairs(share, edges, color=_BLUE, fill=True, alpha=0.45)

@@ -275,6 +275,15 @@ def test_the_module_runs_as_the_command() -> None:
     assert done.stderr.count("\n") == 1
 
 
+def test_a_broken_invariant_ends_with_two() -> None:
+    # No input breaks one, so the audit is made to fail; in a process of its own, where it harms no other test.
+    fault = "def audit(store): raise AssertionError('INV-1: pages\\nare lost')"
+    fault = f"import kvstore\n{fault}\nkvstore.KVStore.audit = audit"
+    done = kvsim("replay", "workload:chat?requests=20", before=fault)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "kvsim: error: a broken invariant, please report it: INV-1: pages are lost\n"
+
+
 def test_a_reader_that_leaves_is_no_drama() -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "simulator", "traces"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
