@@ -116,7 +116,7 @@ class LruPolicy(Generic[K]):
         order = self._order
         if self._aside:
             self._bring_back(path)
-        for key in reversed(path):
+        for key in reversed(path):  # so that walks meet a tail before its ancestors, not many in vain before it
             assert key in order, f"unknown run: {key!r}"
             order.move_to_end(key)
             order[key] = stamp

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from eviction import LruPolicy
 from tests.support.block_lists import BlockList
 from tests.support.forest import Forest, replay
-from tests.support.forest_scripts import Step, play, prompts, scripts
+from tests.support.forest_scripts import Step, play, scripts, traces
 
 
 @given(scripts())
@@ -16,13 +16,7 @@ def test_victims_are_those_of_a_list_of_blocks(script: list[Step]) -> None:
     assert play(script, Forest(LruPolicy())) == play(script, Forest(BlockList(renews=True)), check=False)
 
 
-@given(scripts())
-def test_looking_at_victims_changes_none(script: list[Step]) -> None:
-    watched = play(script, Forest(LruPolicy()))
-    assert watched == play(script, Forest(LruPolicy()), peeks=False, check=False)
-
-
-@given(st.lists(prompts(), max_size=30), st.integers(0, 12), st.integers(1, 12))
+@given(traces(), st.integers(0, 12), st.integers(1, 12))
 def test_a_larger_cache_hits_no_less(requests: list[tuple[int, ...]], capacity: int, more: int) -> None:
     small = replay(LruPolicy(), requests, capacity)
     large = replay(LruPolicy(), requests, capacity + more)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from eviction import OptimalPolicy, make_policy, policy_names
 from tests.support.block_lists import min_hits
 from tests.support.forest import Foreseen, replay
-from tests.support.forest_scripts import prompts
+from tests.support.forest_scripts import prompts, traces
 
 Prefix = tuple[int, ...]
 Prompts = Sequence[tuple[int, ...]]
@@ -49,13 +49,13 @@ def test_no_choice_of_what_to_keep_hits_more(requests: Prompts, capacity: int) -
     assert sum(replay(OptimalPolicy(Foreseen(requests)), requests, capacity)) == best_hits(requests, capacity)
 
 
-@given(st.lists(prompts(), max_size=30), st.integers(0, 20))
+@given(traces(), st.integers(0, 20))
 def test_hits_are_those_of_min_on_single_blocks(requests: Prompts, capacity: int) -> None:
     assert replay(OptimalPolicy(Foreseen(requests)), requests, capacity) == min_hits(requests, capacity)
 
 
 @pytest.mark.parametrize("name", policy_names())
-@given(requests=st.lists(prompts(), max_size=30), capacity=st.integers(0, 20))
+@given(requests=traces(), capacity=st.integers(0, 20))
 def test_no_policy_hits_more(name: str, requests: Prompts, capacity: int) -> None:
     assert sum(replay(make_policy(name), requests, capacity)) <= sum(
         replay(OptimalPolicy(Foreseen(requests)), requests, capacity)

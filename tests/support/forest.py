@@ -117,7 +117,8 @@ class Forest:
             self.policy.used(request.facts, path)
         self._unhold(request.node)
         for node in path[1:]:
-            self._merge_into(node)
+            self._merge_into_only_child(node.parent)
+        self._merge_into_only_child(request.node)
 
     def evictable(self) -> int:
         """Blocks that evicting everything would free."""
@@ -149,8 +150,7 @@ class Forest:
         node.offered = False
         self.policy.remove(node)
         self._settle(parent)
-        if len(parent.children) == 1:
-            self._merge_into(next(iter(parent.children.values())))
+        self._merge_into_only_child(parent)
         return gone
 
     def nodes(self) -> Iterator[Node]:
@@ -219,15 +219,15 @@ class Forest:
         self.policy.split(node, upper, at, ghost_id=upper.serial)
         return upper
 
-    def _merge_into(self, node: Node) -> None:
-        upper = node.parent
-        assert upper is not None
-        if upper is self._root or len(upper.children) > 1 or upper.pins or not self.policy.can_merge(upper, node):
+    def _merge_into_only_child(self, upper: Node | None) -> None:
+        if upper is None or upper is self._root or len(upper.children) != 1 or upper.pins:
             return
-        self.policy.merge(upper, node)
-        node.symbols, node.start, node.parent = upper.symbols + node.symbols, upper.start, upper.parent
-        assert node.parent is not None
-        node.parent.children[node.symbols[0]] = node
+        (node,) = upper.children.values()
+        if self.policy.can_merge(upper, node):
+            self.policy.merge(upper, node)
+            node.symbols, node.start, node.parent = upper.symbols + node.symbols, upper.start, upper.parent
+            assert node.parent is not None
+            node.parent.children[node.symbols[0]] = node
 
     def _settle(self, node: Node) -> None:
         offered = node is not self._root and not node.holds and not node.children

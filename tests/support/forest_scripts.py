@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 
 from tests.support.forest import Forest, Request
 
-__all__ = ["Step", "play", "prompts", "prompts_of", "scripts"]
+__all__ = ["Step", "play", "prompts", "prompts_of", "scripts", "traces"]
 
 Prefix = tuple[int, ...]
+
+#: Kinds of steps that begin a request: one that runs on, one that ends at once, one that only protects for a moment.
+_BEGINNINGS = ("begin", "serve", "glance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,25 +26,29 @@ class Step:
     number: int = 0
 
 
-def prompts(*, symbols: int = 3, longest: int = 6) -> st.SearchStrategy[tuple[int, ...]]:
+def prompts(*, symbols: int = 2, longest: int = 5) -> st.SearchStrategy[tuple[int, ...]]:
     """Prompts that share many prefixes."""
     return st.lists(st.integers(0, symbols - 1), min_size=1, max_size=longest).map(tuple)
 
 
-def scripts(*, longest: int = 40) -> st.SearchStrategy[list[Step]]:
+def traces() -> st.SearchStrategy[list[tuple[int, ...]]]:
+    """Prompts that come one after the other."""
+    return st.lists(prompts(), min_size=10, max_size=40)  # the least size, since Hypothesis likes lists short
+
+
+def scripts() -> st.SearchStrategy[list[Step]]:
     number = st.integers(0, 11)
     step = st.one_of(
-        st.builds(Step, st.just("begin"), prompts()),
-        st.builds(Step, st.just("serve"), prompts()),
+        st.builds(Step, st.sampled_from(["begin", "serve", "serve", "glance"]), prompts()),
         st.builds(Step, st.just("extend"), prompts(longest=3), number),
-        st.builds(Step, st.sampled_from(["release", "abandon", "evict", "drop", "peek"]), number=number),
+        st.builds(Step, st.sampled_from(["release", "abandon", "evict", "drop", "drop", "peek"]), number=number),
     )
-    return st.lists(step, max_size=longest)
+    return st.lists(step, min_size=15, max_size=60)
 
 
 def prompts_of(script: list[Step]) -> list[tuple[int, ...]]:
     """The prompts in order of their requests' ordinals."""
-    return [step.symbols for step in script if step.kind in ("begin", "serve")]
+    return [step.symbols for step in script if step.kind in _BEGINNINGS]
 
 
 def play(script: list[Step], forest: Forest, *, peeks: bool = True, check: bool = True) -> list[list[Prefix]]:
@@ -57,12 +64,14 @@ def play(script: list[Step], forest: Forest, *, peeks: bool = True, check: bool 
     log: list[list[Prefix]] = []
     ordinal = 0
     for step in script:
-        if step.kind in ("begin", "serve"):
+        if step.kind in _BEGINNINGS:
             running.append(forest.begin(step.symbols, request_id=ordinal))
             ordinal += 1
         if step.kind == "serve":
             forest.extend(running[-1], step.symbols[running[-1].matched :])
             forest.release(running.pop())
+        elif step.kind == "glance":
+            forest.release(running.pop(), used=False)
         elif step.kind == "peek" and peeks:
             list(islice(forest.policy.victims(), step.number))
         log.append(_change(step, forest, running))

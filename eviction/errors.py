@@ -1,0 +1,27 @@
+"""What this package raises on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+__all__ = ["UnknownPolicyError"]
+
+
+class UnknownPolicyError(ValueError):
+    """No policy can be made from this name.
+
+    Args:
+        name: what was asked for.
+        known: the names that work.
+        reason: why this name in particular does not, if there is more to say than that it is unknown.
+    """
+
+    def __init__(self, name: str, *, known: Sequence[str], reason: str | None = None) -> None:
+        close = get_close_matches(name.casefold(), known, n=1)
+        self.name = name
+        self.known = tuple(known)
+        self.nearest = close[0] if close else None  #: what was meant, perhaps
+        hint = f", did you mean {self.nearest!r}?" if self.nearest else ""
+        problem = reason or f"unknown eviction policy {name!r}{hint}"
+        super().__init__(f"{problem} (known: {', '.join(known)})")
