@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -159,6 +161,29 @@ def test_traces_lists_every_format_and_workload(capsys: pytest.CaptureFixture[st
     words = capsys.readouterr().out.split()
     assert {item.name for item in formats()} <= set(words)
     assert {f"workload:{item.name}" for item in workloads()} <= set(words)
+
+
+def terminal_output(*arguments: str) -> bytes:
+    """What the command writes to a terminal that is its standard error."""
+    reader, terminal = pty.openpty()
+    try:
+        with os.fdopen(reader, "rb", buffering=0) as screen:
+            subprocess.run(
+                [sys.executable, "-m", "simulator", *arguments], stdout=subprocess.PIPE, stderr=terminal, check=True
+            )
+            os.write(terminal, b"\0")  # so that there is something to read
+            return screen.read(1 << 16).rstrip(b"\0")
+    finally:
+        os.close(terminal)
+
+
+def test_progress_shows_on_a_terminal_unless_it_is_unwanted(trace: str) -> None:
+    shown = terminal_output("replay", trace, "--policy", "optimal")
+    assert b"reading" in shown
+    assert b"optimal" in shown
+    assert b"4/4" in shown
+    for unwanted in ("--no-progress", "--quiet"):
+        assert terminal_output("replay", trace, unwanted) == b""
 
 
 def test_a_report_is_written(trace: str, tmp_path: Path) -> None:
