@@ -92,7 +92,8 @@ class FifoPolicy(Generic[K]):
     def used(self, request: RequestFacts, path: Sequence[K]) -> None:
         """Nothing changes: use does not renew."""
         del request
-        assert all(key in self._ages for key in path)
+        for key in path:
+            assert key in self._ages, f"unknown run: {key!r}"
 
     def victims(self) -> Iterator[tuple[K, int]]:
         """Offered runs, first inserted first, each as a whole."""

@@ -155,9 +155,12 @@ class OptimalPolicy(Generic[K]):
         ordinal = request.request_id
         assert isinstance(ordinal, int), f"the optimum needs the request's ordinal as its id, got {ordinal!r}"
         foresight = _Foresight(*self._oracle.segments(ordinal))
+        runs, frontier = self._runs, self._frontier
         for key in path:
-            self._run(key).foresight = foresight
-            self._rank_again(key)
+            assert key in runs, f"unknown run: {key!r}"
+            runs[key].foresight = foresight
+            if key in frontier:
+                self._rank_again(key)
 
     def victims(self) -> Iterator[tuple[K, int]]:
         """Offered runs, farthest next use first, each with the tail blocks that share this next use."""
