@@ -126,10 +126,10 @@ class Forest:
 
     def evict(self, block_count: int) -> list[Prefix]:
         """Evict exactly so many blocks, as the policy says; their names in order of leaving."""
-        assert block_count <= self.evictable()
         gone: list[Prefix] = []
         while len(gone) < block_count:
-            node, cold = next(self.policy.victims())
+            node, cold = next(self.policy.victims(), (None, 0))
+            assert node is not None, f"{block_count - len(gone)} blocks too many"
             assert node.offered, f"not on offer: {node!r}"
             assert cold >= 1
             gone += self.drop(node, min(cold, len(node.symbols), block_count - len(gone)))
