@@ -4,7 +4,7 @@ from eviction.errors import UnknownPolicyError
 from eviction.fifo import FifoPolicy
 from eviction.lru import LruPolicy
 from eviction.optimal import NEVER, NextUse, OptimalPolicy
-from eviction.policy import WHOLE_RUN, EvictionPolicy, PolicyFactory, RequestFacts
+from eviction.policy import WHOLE_RUN, EvictionPolicy, RequestFacts
 from eviction.registry import make_policy, policy_names
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "LruPolicy",
     "NextUse",
     "OptimalPolicy",
-    "PolicyFactory",
     "RequestFacts",
     "UnknownPolicyError",
     "make_policy",

@@ -19,10 +19,10 @@ and the store trims from the cold end. A newcomer may therefore be its own victi
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
-__all__ = ["WHOLE_RUN", "EvictionPolicy", "PolicyFactory", "RequestFacts"]
+__all__ = ["WHOLE_RUN", "EvictionPolicy", "RequestFacts"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -109,7 +109,3 @@ class EvictionPolicy(Protocol[K]):
 
     def check_invariants(self) -> None:
         """Recompute what is kept incrementally; raise ``AssertionError`` on a difference. O(runs)."""
-
-
-#: Makes the policy of one tier; the store calls it once per tier.
-PolicyFactory = Callable[[], EvictionPolicy[Hashable]]

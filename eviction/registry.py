@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
 
 from eviction.errors import UnknownPolicyError
 from eviction.fifo import FifoPolicy
 from eviction.lru import LruPolicy
 from eviction.optimal import OptimalPolicy
-from eviction.policy import EvictionPolicy, PolicyFactory
+from eviction.policy import EvictionPolicy
 
 __all__ = ["make_policy", "policy_names"]
 
-_FACTORIES: dict[str, PolicyFactory] = {
+K = TypeVar("K", bound=Hashable)
+
+_FACTORIES: dict[str, Callable[[], EvictionPolicy[Any]]] = {
     FifoPolicy.name: FifoPolicy,
     LruPolicy.name: LruPolicy,
 }
@@ -23,7 +26,7 @@ def policy_names() -> tuple[str, ...]:
     return tuple(sorted(_FACTORIES))
 
 
-def make_policy(name: str) -> EvictionPolicy[Hashable]:
+def make_policy(name: str) -> EvictionPolicy[K]:
     """A fresh, empty policy for one tier.
 
     Raises:

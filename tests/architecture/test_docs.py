@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md"]
 PATH = re.compile(r"`((?:kvstore|eviction|transfer|simulator|tests|benchmarks|deploy|docs)/[\w./*-]*)`")
-SYMBOL = re.compile(r"`([A-Z][A-Za-z]+)(?:\.(\w+))?(?:\(.*?\))?`")
+SYMBOL = re.compile(r"`([A-Z][A-Za-z]*[a-z][A-Za-z]*)(?:\.(\w+))?(?:\(.*?\))?`")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -21,11 +21,17 @@ def test_named_paths_exist(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_named_classes_exist(document: Path) -> None:
-    sources = "\n".join(path.read_text() for name in ("kvstore", "eviction", "transfer", "simulator") for path in (ROOT / name).rglob("*.py"))
+    sources = "\n".join(
+        path.read_text()
+        for name in ("kvstore", "eviction", "transfer", "simulator")
+        for path in (ROOT / name).rglob("*.py")
+    )
     for name, member in SYMBOL.findall(document.read_text()):
         assert re.search(rf"\bclass {name}\b", sources) or name.isupper(), f"{document.name} names {name}"
         if member:
-            assert re.search(rf"\b(def {member}\b|{member}\b\s*[:=])", sources), f"{document.name} names {name}.{member}"
+            assert re.search(rf"\b(def {member}\b|{member}\b\s*[:=])", sources), (
+                f"{document.name} names {name}.{member}"
+            )
 
 
 def test_every_make_target_explains_itself() -> None:
