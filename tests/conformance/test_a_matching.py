@@ -249,6 +249,21 @@ def test_a15_names_that_were_kept_equal_names_computed_anew() -> None:
     engine.check_quiet()
 
 
+@pytest.mark.parametrize("kept", range(1, 6))
+def test_a15_names_go_with_the_blocks_that_they_name(kept: int) -> None:
+    """A run loses its tail and goes on another way: the names of the old tail don't stand for the new one."""
+    engine = Engine(page_count=16)
+    tokens = list(range(6 * P))
+    engine.serve(tokens)
+    engine.store.block_names(Prompt.of_tokens(tokens))
+    engine.evict(6 - kept)
+    other = [*tokens[: kept * P], *range(100, 100 + 3 * P)]
+    engine.serve(other)
+    assert engine.store.stats().nodes == 1
+    assert engine.store.block_names(Prompt.of_tokens(other)) == _names(other)
+    engine.check_quiet()
+
+
 @pytest.mark.parametrize("inside", range(1, 4 * P))
 def test_a16_a_match_inside_an_edge_is_page_aligned_and_splits_soundly(inside: int) -> None:
     """A look-up that ends inside a run: whole pages; the size of the tree is unchanged, both parts still match."""

@@ -230,6 +230,13 @@ _BOUNDARIES: list[dict[str, str | bytes | Mapping[str, str | bytes | None]]] = [
     {"extras": {"ab": "c"}},
     {"extras": {"a": "bc"}},
     {"extras": {"a": "b", "c": ""}},
+    # Pairs whose bytes would be equal if lengths did not stand before them.
+    {"extras": {"a": "sb"}},
+    {"extras": {"as": "b"}},
+    {"extras": {"a": "x", "b": "y"}},
+    {"extras": {"a": "xextrabsy"}},
+    {"adapter": "Xadapter_revisionsY"},
+    {"adapter": "X", "adapter_revision": "Y"},
     {"extras": {"a": "b", "c": "d"}},
     {"adapter": "ab", "adapter_revision": "c"},
     {"adapter": "a", "adapter_revision": "bc"},

@@ -211,6 +211,27 @@ def test_b104_a_block_that_went_is_not_called_unseen() -> None:
     engine.check_quiet()
 
 
+@pytest.mark.parametrize("cut", [1, 3, 5])
+def test_b104_what_went_is_known_however_its_run_was_cut(cut: int) -> None:
+    """B104: a run is cut, then its lower half goes, or all of it; explain finds it under the prefix alone."""
+    engine = Engine(page_count=12)
+    prompt = list(range(1, 4 * 6 + 1))
+    engine.serve(prompt)
+    branch = [*prompt[: cut * P], *range(50, 50 + P)]
+    engine.serve(branch)
+    engine.evict(6 - cut)
+    assert engine.cached(prompt) == cut * P
+
+    def fates() -> list[tuple[int, int, BlockFate]]:
+        spans = engine.store.explain(Prompt.of_tokens(prompt)).spans
+        return [(span.start_block, span.end_block, span.fate) for span in spans]
+
+    assert fates() == [(0, cut, BlockFate.HIT), (cut, 6, BlockFate.EVICTED)]
+    engine.evict(cut + 1)
+    assert {fate for _, _, fate in fates()} == {BlockFate.EVICTED}
+    engine.check_quiet()
+
+
 def test_b104_names_work_at_every_edge() -> None:
     """B104, B101: prompts known by names: none for the last tokens, one for them, and what is refused."""
     space = Namespace.of(model="m", format=BlockFormat.of_names(symbol_bytes=8, block_tokens=4))

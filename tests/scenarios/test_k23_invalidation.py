@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
+
 import pytest
 
 from eviction import make_policy, policy_names
@@ -94,6 +97,31 @@ def test_b165_a_forced_reset_tells_the_holders_and_keeps_their_pages(policy: str
     engine.check_quiet()
 
 
+@pytest.mark.parametrize("stage", ["begun", "reserved", "private", "kept its own", "parked"])
+def test_b165_force_finds_a_request_at_any_stage(stage: str) -> None:
+    """B165: a request that holds nothing of the tree, pages of its own, or a second copy is lost like the others."""
+    engine = Engine(page_count=16)
+    if stage == "kept its own":
+        engine.serve(A)
+    request = engine.begin([*A, 9], skip_read=stage == "kept its own", skip_write=stage == "private")
+    if stage != "begun":
+        request.reserve()
+        request.write()
+    if stage in ("private", "kept its own"):
+        request.commit(fold=False)
+    if stage == "parked":
+        request.park()
+    engine.store.reset(force=True)
+    assert request.sequence.is_lost
+    with pytest.raises(SequenceLost):
+        request.resume() if stage == "parked" else request.commit()
+    engine.serve(A)
+    engine.check()
+    request.release()
+    assert engine.cached(A) == 8
+    engine.check_quiet()
+
+
 def test_b165_what_a_lost_request_does_afterwards_reaches_nobody() -> None:
     """B165: its late use is ignored, its dropped handle is swept, a second forced reset finds it as it was."""
     watched = WatchedPolicy(make_policy("lru"))
@@ -111,6 +139,34 @@ def test_b165_what_a_lost_request_does_afterwards_reaches_nobody() -> None:
     lost.release()
     assert watched.used_by == []
     assert engine.store.stats().free_pages == 16
+    engine.check_quiet()
+
+
+def test_b165_forced_resets_leave_nothing_behind() -> None:
+    """B165: hundreds of forced resets, each with a request under way: nothing is kept of those that are lost."""
+    engine = Engine(page_count=16)
+    request = engine.begin(A)
+
+    def reset(times: int) -> None:
+        nonlocal request
+        for _ in range(times):
+            engine.store.reset(force=True)
+            request.release()
+            request = engine.begin(A)
+            request.prefill()
+
+    tracemalloc.start()
+    try:
+        reset(100)
+        gc.collect()
+        before, _ = tracemalloc.get_traced_memory()
+        reset(400)
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    request.release()
+    assert after - before < 40_000, "some 100 bytes for each reset"
     engine.check_quiet()
 
 
