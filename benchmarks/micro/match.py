@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.micro.cell import Benchmark, Cell, Setup, timed_cell
-from benchmarks.micro.timing import time_each, time_repeated
+from benchmarks.micro.timing import floor_us, time_each, time_repeated
 from benchmarks.micro.workload import BLOCK_TOKENS, TOKEN_COUNTS, draw, fill, new_store, serve, size_name, token_source
 from benchmarks.peers.clocks import settle
 from kvstore import KVStore, Prompt
@@ -145,16 +145,11 @@ def _look_up(store: KVStore, tokens: NDArray[np.int32] | list[int]) -> int:
 
 def _floor_us(tokens: NDArray[np.int32] | list[int], hit: int) -> float:
     """Snapshot the prompt, compare the tokens that match."""
-    if isinstance(tokens, list):
-        snapshot = partial(_pack, tokens)
-        symbols = snapshot()
-    else:
-        symbols, snapshot = tokens.tobytes(), tokens.tobytes
-    floor = time_repeated(snapshot, seconds=0.05).median_us
+    snapshot: Callable[[], bytes] = partial(_pack, tokens) if isinstance(tokens, list) else tokens.tobytes
+    symbols = snapshot()
+    floor = floor_us(snapshot)
     if hit:
-        floor += time_repeated(
-            partial(symbols.startswith, bytes(bytearray(symbols[: 4 * hit]))), seconds=0.05
-        ).median_us
+        floor += floor_us(partial(symbols.startswith, bytearray(symbols[: 4 * hit])))
     return floor
 
 

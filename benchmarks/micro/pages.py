@@ -12,12 +12,13 @@ Yardstick: memcpy of 8 MiB in one piece, from a place in the pool that changes f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.micro.cell import Benchmark, Cell, Setup, timed_cell
-from benchmarks.micro.timing import time_each
+from benchmarks.micro.timing import Timing, time_each
 from benchmarks.micro.workload import BLOCK_TOKENS, token_source
 from transfer import Layout, NumpyPagePool
 
@@ -31,35 +32,33 @@ _SAMPLES = 203
 
 def _measure(setup: Setup) -> Iterator[Cell]:
     for layers in _LAYERS:
-        layout = Layout(layers=layers, kv_heads=8, head_dim=128, block_tokens=BLOCK_TOKENS)
-        pool = NumpyPagePool(layout, page_count=_POOL_BYTES // layout.page_bytes)
-        pool.pages.fill(1)
-        count = _MOVED_BYTES // layout.page_bytes
-        buffer = np.ones((count, *layout.page_shape), pool.pages.dtype)
-        source = token_source(setup.seed, f"pages {layers}")
-        size = f"{layout.page_bytes >> 10} KiB" if layout.page_bytes < 1 << 20 else f"{layout.page_bytes >> 20} MiB"
-        copies = time_each(_moves(source, pool, count, lambda ids: _copy(pool.pages, int(ids[0]), buffer)))
-        gathers = time_each(_moves(source, pool, count, lambda ids: pool.gather(ids, buffer)))
-        scatters = time_each(_moves(source, pool, count, lambda ids: pool.scatter(ids, buffer)))
-        for name, timing in (("gather", gathers), ("scatter", scatters)):
-            yield timed_cell(
-                f"{name}, {count} pages of {size}",
-                timing,
-                estimate=660,
-                yardstick=copies.median_us,
-                more={
-                    "GB/s": _MOVED_BYTES / timing.median_us / 1e3,
-                    "memcpy GB/s": _MOVED_BYTES / copies.median_us / 1e3,
-                },
-            )
+        yield from _of_size(setup, Layout(layers=layers, kv_heads=8, head_dim=128, block_tokens=BLOCK_TOKENS))
 
 
-def _moves(
-    source: np.random.Generator, pool: NumpyPagePool, count: int, move: Callable[[NDArray[np.int64]], object]
-) -> Iterator[Callable[[], object]]:
-    for _ in range(_SAMPLES):
-        ids = source.permutation(pool.page_count)[:count]
-        yield lambda ids=ids: move(ids)
+def _of_size(setup: Setup, layout: Layout) -> Iterator[Cell]:
+    pool = NumpyPagePool(layout, page_count=_POOL_BYTES // layout.page_bytes)
+    pool.pages.fill(1)
+    count = _MOVED_BYTES // layout.page_bytes
+    buffer = np.ones((count, *layout.page_shape), pool.pages.dtype)
+    source = token_source(setup.seed, f"pages {layout.layers}")
+    size = f"{layout.page_bytes >> 10} KiB" if layout.page_bytes < 1 << 20 else f"{layout.page_bytes >> 20} MiB"
+
+    def timed(move: Callable[[NDArray[np.int64]], object]) -> Timing:
+        return time_each(partial(move, source.permutation(pool.page_count)[:count]) for _ in range(_SAMPLES))
+
+    copies = timed(lambda ids: _copy(pool.pages, int(ids[0]), buffer))
+    moves = {
+        "gather": timed(lambda ids: pool.gather(ids, buffer)),
+        "scatter": timed(lambda ids: pool.scatter(ids, buffer)),
+    }
+    for name, timing in moves.items():
+        yield timed_cell(
+            f"{name}, {count} pages of {size}",
+            timing,
+            estimate=660,
+            yardstick=copies.median_us,
+            more={"GB/s": _MOVED_BYTES / timing.median_us / 1e3, "memcpy GB/s": _MOVED_BYTES / copies.median_us / 1e3},
+        )
 
 
 def _copy(pages: NDArray[np.unsignedinteger], first: int, buffer: NDArray[np.unsignedinteger]) -> None:

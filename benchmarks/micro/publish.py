@@ -14,13 +14,12 @@ Yardstick: the snapshot (memcpy), and a copy of it that stays (memcpy into new m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from time import perf_counter_ns
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.micro.cell import Benchmark, Cell, Setup, timed_cell
-from benchmarks.micro.timing import Timing, timing_of
+from benchmarks.micro.timing import Timing, core_ns, timing_of
 from benchmarks.micro.workload import TOKEN_COUNTS, draw, fill, new_store, size_name, token_source
 from benchmarks.peers.clocks import settle
 from kvstore import KVStore, Prompt
@@ -43,7 +42,7 @@ def _measure(setup: Setup) -> Iterator[Cell]:
         begin, reserve, commit, release = zip(*stages[_WARM_UP:], strict=True)
         yield timed_cell(
             f"new, numpy, {size_name(token_count)}",
-            timing_of([sum(times) for times in stages[_WARM_UP:]]),
+            timing_of([sum(times) for times in stages[_WARM_UP:]], clocks_read=4),
             estimate=15 + token_count * 2.7 / 1e3,
             yardstick=_copies(source, token_count).median_us,
             more={
@@ -58,16 +57,16 @@ def _measure(setup: Setup) -> Iterator[Cell]:
 def _stages(store: KVStore, tokens: NDArray[np.int32]) -> tuple[int, ...]:
     """Nanoseconds of begin, reserve, commit and release."""
     through = len(tokens)
-    marks = [perf_counter_ns()]
+    marks = [core_ns()]
     sequence = store.begin(Prompt.of_tokens(tokens))
-    marks.append(perf_counter_ns())
+    marks.append(core_ns())
     sequence.reserve(through=through)
     _ = sequence.page_table
-    marks.append(perf_counter_ns())
+    marks.append(core_ns())
     sequence.commit(through=through)
-    marks.append(perf_counter_ns())
+    marks.append(core_ns())
     sequence.release()
-    marks.append(perf_counter_ns())
+    marks.append(core_ns())
     return tuple(np.diff(marks).tolist())
 
 
@@ -75,9 +74,9 @@ def _copies(source: np.random.Generator, token_count: int) -> Timing:
     kept, samples = [], []
     for _ in range(_WARM_UP + _SAMPLES[token_count]):
         tokens = draw(source, token_count)
-        start = perf_counter_ns()
+        start = core_ns()
         kept.append(bytearray(tokens.tobytes()))
-        samples.append(perf_counter_ns() - start)
+        samples.append(core_ns() - start)
     return timing_of(samples[_WARM_UP:])
 
 

@@ -17,12 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from time import perf_counter_ns
 
 import numpy as np
 
 from benchmarks.micro.cell import Benchmark, Cell, Setup, timed_cell
-from benchmarks.micro.timing import time_each, timing_of
+from benchmarks.micro.timing import core_ns, time_each, timing_of
 from benchmarks.micro.workload import BLOCK_TOKENS, draw, fill, new_store, serve, token_source
 from benchmarks.peers.clocks import settle
 from kvstore import BlockAllocator, KVStore, Prompt
@@ -79,9 +78,9 @@ def _one_by_one(setup: Setup, leaves: int, *, held: int) -> Cell:
         settle()
         samples = []
         for page in range(spare + 1, spare + _ONE_BY_ONE + 1):
-            start = perf_counter_ns()
+            start = core_ns()
             taker.reserve(through=page * BLOCK_TOKENS)
-            samples.append(perf_counter_ns() - start)
+            samples.append(core_ns() - start)
     assert store.stats().evicted_blocks["capacity"] == _ONE_BY_ONE
     for holder in holders:
         holder.release()

@@ -7,7 +7,7 @@ import importlib
 from pathlib import Path
 
 from benchmarks.micro import NAMES
-from benchmarks.micro.cell import Benchmark, Setup, Skipped
+from benchmarks.micro.cell import Benchmark, Cell, Setup, Skipped
 from benchmarks.micro.report import Finding
 
 __all__ = ["main"]
@@ -24,7 +24,8 @@ def main() -> None:
     module = importlib.import_module(f"benchmarks.micro.{asked.name}")
     benchmark: Benchmark = module.BENCHMARK
     setup = Setup(seed=asked.seed, traces=asked.traces, everything=asked.all)
-    cells, skipped = (), None
+    cells: tuple[Cell, ...] = ()
+    skipped = None
     try:
         cells = tuple(benchmark.measure(setup))
     except Skipped as reason:
