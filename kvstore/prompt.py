@@ -153,6 +153,8 @@ def pack_tokens(tokens: TokenIds) -> bytes:
         raise InvalidRequest(
             f"tokens must be integers, got {type(tokens).__name__}; for raw bytes use numpy.frombuffer"
         )
+    if isinstance(tokens, set | frozenset | dict):
+        raise InvalidRequest(f"token ids come in an order, a {type(tokens).__name__} has none")
     return _packed_sequence(tokens)
 
 

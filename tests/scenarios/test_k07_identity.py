@@ -132,6 +132,8 @@ def test_b054_a_token_is_a_number_whatever_holds_it() -> None:
         np.array([[1, 2], [3, 4]], np.int32),
         b"1234",
         "1234",
+        {3, 1, 2},
+        {3: 1, 1: 2},
         [],
     ],
 )
