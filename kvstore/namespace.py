@@ -6,6 +6,7 @@ import enum
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from kvstore.errors import ConfigError
@@ -58,83 +59,42 @@ class BlockFormat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
-    """Everything that must be equal for KV to be shared, besides the tokens. Make one with ``Namespace.of`` and keep
-    it.
+    """Everything that must be equal for KV to be shared, besides the tokens. Make one and keep it.
 
     Two namespaces are equal when their digests are: SHA-256 over tagged, length-prefixed fields, so that no two
     different sets of fields can spell the same bytes and a value never counts for another field.
+
+    Args:
+        model: what the engine serves; with ``revision`` it must change whenever the weights do.
+        format: blocks of this namespace.
+        layout: fingerprint of the page layout (``transfer.Layout.fingerprint``).
+        adapter: LoRA or the like; ``adapter_revision`` changes when its weights do.
+        salt: a tenant's secret, text or bytes. Empty equals none; it never appears in a ``repr`` or a log.
+        extras: anything else that changes KV bytes. ``None`` and ``""`` are different values.
+
+    Raises:
+        ConfigError: a field has the wrong type, or the model has no name.
     """
 
-    format: BlockFormat
     model: str
+    format: BlockFormat
     revision: str | None = None
     layout: str | None = None
     adapter: str | None = None
     adapter_revision: str | None = None
-    salt: bytes | None = field(default=None, repr=False)
+    salt: bytes | str | None = field(default=None, repr=False)
     extras: Mapping[str, str | bytes | None] = field(default_factory=dict)
-    digest: bytes = field(init=False, compare=False)  #: of all the fields; a changed copy gets its own
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        model: str,
-        format: BlockFormat,  # noqa: A002 - the field's name
-        revision: str | None = None,
-        layout: str | None = None,
-        adapter: str | None = None,
-        adapter_revision: str | None = None,
-        salt: bytes | str | None = None,
-        extras: Mapping[str, str | bytes | None] | None = None,
-    ) -> Namespace:
-        """Name a boundary.
-
-        Args:
-            model: what the engine serves; with ``revision`` it must change whenever the weights do.
-            format: blocks of this namespace.
-            layout: fingerprint of the page layout (``transfer.Layout.fingerprint``).
-            adapter: LoRA or the like; ``adapter_revision`` changes when its weights do.
-            salt: a tenant's secret. Empty equals none; it never appears in a ``repr`` or a log.
-            extras: anything else that changes KV bytes. ``None`` and ``""`` are different values.
-
-        Raises:
-            ConfigError: a field has the wrong type or the model has no name.
-        """
-        if isinstance(salt, str):
-            salt = salt.encode()
-        fields: dict[str, str | None] = {
-            "model": model,
-            "revision": revision,
-            "layout": layout,
-            "adapter": adapter,
-            "adapter_revision": adapter_revision,
-        }
-        for name, value in fields.items():
-            if value is not None and not isinstance(value, str):
-                raise ConfigError(f"{name} must be a string, got {type(value).__name__}")
-        if not model:
-            raise ConfigError("a namespace needs a model name")
-        if salt is not None and not isinstance(salt, bytes):
-            raise ConfigError(f"salt must be bytes or a string, got {type(salt).__name__}")
-        copied = dict(extras or {})
-        for key, extra in copied.items():
-            if not isinstance(key, str) or not isinstance(extra, str | bytes | None):
-                raise ConfigError(
-                    f"extras map strings to a string, bytes or None; {key!r} maps to {type(extra).__name__}"
-                )
-        return cls(
-            format=format,
-            model=model,
-            revision=revision,
-            layout=layout,
-            adapter=adapter,
-            adapter_revision=adapter_revision,
-            salt=salt or None,
-            extras=copied,
-        )
+    digest: bytes = field(init=False, repr=False, compare=False)  #: of all the fields; a changed copy gets its own
 
     def __post_init__(self) -> None:
+        if not isinstance(self.format, BlockFormat):
+            raise ConfigError(f"format must be a BlockFormat, got {type(self.format).__name__}")
+        for name in ("model", "revision", "layout", "adapter", "adapter_revision"):
+            _check_text(name, getattr(self, name))
+        if not self.model:
+            raise ConfigError("a namespace needs a model name")
+        object.__setattr__(self, "salt", _salt_bytes(self.salt))
+        object.__setattr__(self, "extras", _frozen_extras(self.extras))
         object.__setattr__(self, "digest", _digest(self))
 
     def __hash__(self) -> int:
@@ -149,6 +109,38 @@ class Namespace:
         return own + tuple(
             f"extras[{key}]" for key in keys if self.extras.get(key, absent) != other.extras.get(key, absent)
         )
+
+
+def _check_text(name: str, value: object) -> None:
+    if value is None and name != "model":
+        return
+    if not isinstance(value, str):
+        raise ConfigError(f"{name} must be a string, got {type(value).__name__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as wrong:
+        raise ConfigError(f"{name} is not valid text: {wrong.reason}") from wrong
+
+
+def _salt_bytes(salt: bytes | str | None) -> bytes | None:
+    if isinstance(salt, str):
+        _check_text("salt", salt)
+        salt = salt.encode()
+    if salt is not None and not isinstance(salt, bytes):
+        raise ConfigError(f"salt must be bytes or a string, got {type(salt).__name__}")
+    return salt or None
+
+
+def _frozen_extras(extras: Mapping[str, str | bytes | None]) -> Mapping[str, str | bytes | None]:
+    if not isinstance(extras, Mapping):
+        raise ConfigError(f"extras must be a mapping, got {type(extras).__name__}")
+    for key, value in extras.items():
+        if not isinstance(key, str):
+            raise ConfigError(f"extras have string keys, got {key!r}")
+        _check_text("a key of extras", key)
+        if not isinstance(value, bytes | None):
+            _check_text(f"extras[{key}]", value)
+    return MappingProxyType(dict(extras))
 
 
 def _digest(namespace: Namespace) -> bytes:

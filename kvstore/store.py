@@ -72,7 +72,7 @@ class KVStore:
             retained_count_max=retained,
             now_ns=now_ns,
         )
-        self.namespace = namespace or Namespace.of(model="default", format=BlockFormat.of_tokens(device.block_tokens))
+        self.namespace = namespace or Namespace(model="default", format=BlockFormat.of_tokens(device.block_tokens))
         self._check_fits(self.namespace)
 
     def __repr__(self) -> str:

@@ -146,7 +146,7 @@ def _make_policy(name: str, trace: LoadedTrace) -> EvictionPolicy[Any]:
 def _make_namespace(trace: LoadedTrace) -> Namespace:
     try:
         symbols = BlockFormat.of_names(symbol_bytes=_SYMBOL_BYTES, block_tokens=trace.block_tokens)
-        return Namespace.of(model="replay", format=symbols)
+        return Namespace(model="replay", format=symbols)
     except ConfigError as error:
         raise TraceError(str(error), source=trace.name) from error
 

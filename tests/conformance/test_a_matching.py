@@ -95,13 +95,13 @@ def test_a05_a_page_that_decoding_completed_hits_in_the_next_turn() -> None:
 def test_a06_salts_separate_and_equal_salts_share() -> None:
     """Salts "a" and "b" never meet; the same salt hits; none is not any."""
     engine = Engine(page_count=32)
-    spaces = {salt: Namespace.of(model="m", format=FORMAT, salt=salt) for salt in ("a", "b", None)}
+    spaces = {salt: Namespace(model="m", format=FORMAT, salt=salt) for salt in ("a", "b", None)}
     prompt = list(range(9))
     for space in spaces.values():
         assert engine.serve(prompt, namespace=space) == 0
     for salt in spaces:
-        assert engine.serve(prompt, namespace=Namespace.of(model="m", format=FORMAT, salt=salt)) == 2 * P
-    assert "secret" not in repr(Namespace.of(model="m", format=FORMAT, salt="secret"))
+        assert engine.serve(prompt, namespace=Namespace(model="m", format=FORMAT, salt=salt)) == 2 * P
+    assert "secret" not in repr(Namespace(model="m", format=FORMAT, salt="secret"))
     engine.check_quiet()
 
 
@@ -109,27 +109,27 @@ def test_a07_absent_empty_and_joined_values_are_told_apart() -> None:
     """An extra of None differs from ""; an empty salt is none; ("a", "bc") differs from ("ab", "c")."""
 
     def space(salt: str | None = None, **extras: str | None) -> bytes:
-        return Namespace.of(model="m", format=FORMAT, salt=salt, extras=extras).digest
+        return Namespace(model="m", format=FORMAT, salt=salt, extras=extras).digest
 
     assert len({space(), space(key=None), space(key=""), space(key="x")}) == 4
     assert space(salt="") == space()
     assert space(a="bc") != space(ab="c")
     # A token list never borrows from the namespace before it.
-    longer = Namespace.of(model="m", format=FORMAT, salt="a" + "\x01\0\0\0")
-    shorter = Namespace.of(model="m", format=FORMAT, salt="a")
+    longer = Namespace(model="m", format=FORMAT, salt="a" + "\x01\0\0\0")
+    shorter = Namespace(model="m", format=FORMAT, salt="a")
     assert set(_names([1, 2, 3, 4], namespace=shorter)).isdisjoint(_names([2, 3, 4, 5], namespace=longer))
     engine = Engine(page_count=16)
-    engine.serve(range(9), namespace=Namespace.of(model="m", format=FORMAT, extras={"key": None}))
-    assert engine.cached(range(9), namespace=Namespace.of(model="m", format=FORMAT, extras={"key": ""})) == 0
-    engine.serve(range(9), namespace=Namespace.of(model="m", format=FORMAT, salt=""))
-    assert engine.cached(range(9), namespace=Namespace.of(model="m", format=FORMAT)) == 2 * P
+    engine.serve(range(9), namespace=Namespace(model="m", format=FORMAT, extras={"key": None}))
+    assert engine.cached(range(9), namespace=Namespace(model="m", format=FORMAT, extras={"key": ""})) == 0
+    engine.serve(range(9), namespace=Namespace(model="m", format=FORMAT, salt=""))
+    assert engine.cached(range(9), namespace=Namespace(model="m", format=FORMAT)) == 2 * P
 
 
 def test_a08_an_adapter_named_like_a_salt_does_not_collide() -> None:
     """Fields are typed."""
     engine = Engine(page_count=16)
-    engine.serve(range(9), namespace=Namespace.of(model="m", format=FORMAT, salt="x"))
-    assert engine.serve(range(9), namespace=Namespace.of(model="m", format=FORMAT, adapter="x")) == 0
+    engine.serve(range(9), namespace=Namespace(model="m", format=FORMAT, salt="x"))
+    assert engine.serve(range(9), namespace=Namespace(model="m", format=FORMAT, adapter="x")) == 0
     engine.check_quiet()
 
 
@@ -137,7 +137,7 @@ def test_a09_the_same_adapter_name_with_another_version_does_not_hit() -> None:
     """Whoever serves an adapter under its old name changes its revision."""
     engine = Engine(page_count=16)
     for revision in ("/m/ad@1", "/m/ad@2", None):
-        space = Namespace.of(model="m", format=FORMAT, adapter="ad", adapter_revision=revision)
+        space = Namespace(model="m", format=FORMAT, adapter="ad", adapter_revision=revision)
         assert engine.serve(range(9), namespace=space) == 0
         assert engine.serve(range(9), namespace=space) == 2 * P
     engine.check_quiet()

@@ -26,7 +26,7 @@ IMAGE = hashlib.sha256(b"an image").digest()
 
 
 def _space(**fields: str | bytes | Mapping[str, str | bytes | None] | None) -> Namespace:
-    return Namespace.of(**{"model": "m", "format": FORMAT, **fields})
+    return Namespace(**{"model": "m", "format": FORMAT, **fields})
 
 
 def _names(tokens: Iterable[int], *, media: Iterable[MediaSpan] = (), block_tokens: int = 4) -> list[bytes]:
@@ -343,7 +343,7 @@ _PROGRAM = """
 import hashlib, random
 from kvstore import BlockFormat, KVStore, MediaSpan, Namespace, Prompt
 from transfer import VirtualPagePool
-space = Namespace.of(
+space = Namespace(
     model="m", format=BlockFormat.of_tokens(4), revision="1", adapter="a", salt="s", extras={"b": None, "a": "x"}
 )
 store = KVStore(VirtualPagePool(page_count=1, block_tokens=4), namespace=space)

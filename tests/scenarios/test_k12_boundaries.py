@@ -77,7 +77,7 @@ def test_b101_lengths_of_the_last_page(through: int) -> None:
 def test_b102_a_namespace_whose_blocks_do_not_fit_the_pages_is_refused() -> None:
     """B102: at the start, with both numbers."""
     engine = Engine(page_count=16)
-    other = Namespace.of(model="m", format=BlockFormat.of_tokens(8))
+    other = Namespace(model="m", format=BlockFormat.of_tokens(8))
     with pytest.raises(ConfigError, match="blocks of 8 tokens do not fit pages of 4"):
         Engine(page_count=16, namespace=other)
     with pytest.raises(ConfigError, match="blocks of 8 tokens do not fit pages of 4"):
@@ -203,7 +203,7 @@ def test_b104_a_block_that_went_is_not_called_unseen() -> None:
     gone = spans[1].eviction
     assert gone is not None
     assert gone.by == "third"
-    elsewhere = Namespace.of(model="other", format=BlockFormat.of_tokens(4))
+    elsewhere = Namespace(model="other", format=BlockFormat.of_tokens(4))
     (span,) = engine.store.explain(Prompt.of_tokens(prompt[:20]), namespace=elsewhere).spans
     assert (span.fate, span.differing_fields) == (BlockFate.OTHER_NAMESPACE, ("model",))
     second.abandon()
@@ -234,7 +234,7 @@ def test_b104_what_went_is_known_however_its_run_was_cut(cut: int) -> None:
 
 def test_b104_names_work_at_every_edge() -> None:
     """B104, B101: prompts known by names: none for the last tokens, one for them, and what is refused."""
-    space = Namespace.of(model="m", format=BlockFormat.of_names(symbol_bytes=8, block_tokens=4))
+    space = Namespace(model="m", format=BlockFormat.of_names(symbol_bytes=8, block_tokens=4))
     store = KVStore(VirtualPagePool(page_count=8, block_tokens=4), namespace=space)
     names = np.arange(3, dtype=np.int64)
     for tokens, given in ((3, 0), (3, 1), (4, 1), (7, 1), (7, 2), (8, 2), (11, 3)):

@@ -44,7 +44,7 @@ def test_b156_a_pool_takes_what_was_asked_for(page_count: int) -> None:
 def test_b117_metadata_of_evicted_chains_goes_with_them() -> None:
     """B117 (of K14), in the tree itself: 7 000 unique chains come and go; nodes, roots and bytes do not add up."""
     store = KVStore(VirtualPagePool(page_count=64, block_tokens=4))
-    spaces = [Namespace.of(model=f"m{at}", format=BlockFormat.of_tokens(4)) for at in range(8)]
+    spaces = [Namespace(model=f"m{at}", format=BlockFormat.of_tokens(4)) for at in range(8)]
 
     def churn(start: int, count: int) -> None:
         for chain in range(start, start + count):
@@ -75,7 +75,7 @@ def test_b117_a_namespace_that_is_only_asked_about_takes_nothing() -> None:
     store = KVStore(VirtualPagePool(page_count=8, block_tokens=4))
     prompt = Prompt.of_tokens(range(9))
     for at in range(1000):
-        space = Namespace.of(model=f"m{at}", format=BlockFormat.of_tokens(4))
+        space = Namespace(model=f"m{at}", format=BlockFormat.of_tokens(4))
         assert store.peek(prompt, namespace=space) == 0
         store.explain(prompt, namespace=space)
         store.block_names(prompt, namespace=space)

@@ -16,7 +16,7 @@ A = list(range(1, 9))
 
 
 def _version(revision: str) -> Namespace:
-    return Namespace.of(model="m", revision=revision, format=BlockFormat.of_tokens(4))
+    return Namespace(model="m", revision=revision, format=BlockFormat.of_tokens(4))
 
 
 def test_b164_new_weights_find_nothing_of_the_old_ones() -> None:

@@ -73,7 +73,7 @@ class StoreDriver:
         self.pages = stamped_pages(page_count=page_count, block_tokens=block_tokens)
         self.allocator = GarblingAllocator(self.pages)
         blocks = BlockFormat.of_tokens(block_tokens)
-        self.spaces = [Namespace.of(model="m", format=blocks), Namespace.of(model="m", format=blocks, salt="tenant")]
+        self.spaces = [Namespace(model="m", format=blocks), Namespace(model="m", format=blocks, salt="tenant")]
         self.store = KVStore(
             self.pages.pool,
             policy=LruPolicy() if policy == "lru" else FifoPolicy(),
