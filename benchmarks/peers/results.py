@@ -1,21 +1,32 @@
-"""What did a run find? Reads its JSON and compares managers, each ratio within a round; the better round counts."""
+"""What did a run find? Reads its JSON and compares managers.
+
+On a noisy machine the better of the rounds flatters: whatever slows a peer down in one round looks like our merit. So
+every ratio comes in two forms, and tables show the second.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cells import OURS
 from rounds import Failure, Measurement
 
-__all__ = ["Clock", "Results", "cpu_us", "figure", "wall_us"]
+__all__ = ["Clock", "Ratio", "Results", "cpu_us", "figure", "wall_us"]
 
 #: Takes one number out of a cell's figures.
 Clock = Callable[[dict[str, Any]], float]
+
+
+class Ratio(NamedTuple):
+    """Two costs compared."""
+
+    better_round: float  #: both taken in the same round; the round that is better for us
+    of_lowest: float  #: each from the round in which it was lowest: noise only ever adds
 
 
 def cpu_us(figures: dict[str, Any]) -> float:
@@ -76,17 +87,26 @@ class Results:
         """The lower of the rounds."""
         return min(self.values(manager, cell, clock).values(), default=None)
 
-    def ratios(self, cell: str, peer: str, clock: Clock) -> Iterator[float]:
-        """The peer's value over ours, round by round."""
-        ours = self.values(OURS, cell, clock)
-        theirs = self.values(peer, cell, clock)
-        yield from (theirs[number] / ours[number] for number in ours.keys() & theirs.keys())
+    def advantage(self, cell: str, peers: Sequence[str], clock: Clock) -> Ratio | None:
+        """How many times our cost the fastest of ``peers`` has; None where one of them or ours was not measured."""
+        theirs = [self.values(peer, cell, clock) for peer in peers]
+        if not all(theirs):
+            return None
+        rounds = set[int].intersection(*(set(values) for values in theirs))
+        return _ratio(
+            {number: min(values[number] for values in theirs) for number in rounds}, self.values(OURS, cell, clock), max
+        )
 
-    def advantage(self, cell: str, peer: str, clock: Clock) -> float | None:
-        """The better of the rounds for us; None where either was not measured."""
-        return max(self.ratios(cell, peer, clock), default=None)
+    def growth(self, cell: str, reference: str, clock: Clock) -> Ratio | None:
+        """How many times ``reference`` one of our own cells costs."""
+        return _ratio(self.values(OURS, cell, clock), self.values(OURS, reference, clock), min)
 
-    def growth(self, cell: str, reference: str, clock: Clock) -> float | None:
-        """How many times ``reference`` one of our own cells costs, in the better round."""
-        ours, base = self.values(OURS, cell, clock), self.values(OURS, reference, clock)
-        return min((ours[number] / base[number] for number in ours.keys() & base.keys()), default=None)
+
+def _ratio(over: dict[int, float], under: dict[int, float], better: Callable[[Iterable[float]], float]) -> Ratio | None:
+    rounds = over.keys() & under.keys()
+    if not rounds:
+        return None
+    return Ratio(
+        better_round=better(over[number] / under[number] for number in rounds),
+        of_lowest=min(over.values()) / min(under.values()),
+    )

@@ -97,13 +97,11 @@ def _best(results: Results, manager: str, row: _Row) -> float | None:
 
 
 def _against(results: Results, row: _Row, peer: str) -> str:
-    """The peer's value and how far ahead of it we are, in the better of the rounds."""
-    theirs = _best(results, peer, row)
-    ratios = list(results.ratios(row.cell, peer, row.clock))
-    if theirs is None or not ratios:
+    """The peer's value, and how many times ours it is (or ours it, where more is better)."""
+    ours, theirs = _best(results, cells.OURS, row), _best(results, peer, row)
+    if ours is None or theirs is None:
         return "–"
-    ahead = max(1 / ratio for ratio in ratios) if row.more_is_better else max(ratios)
-    return f"{_number(theirs)} ({_times(ahead)})"
+    return f"{_number(theirs)} ({_times(ours / theirs if row.more_is_better else theirs / ours)})"
 
 
 def _origin(results: Results) -> str:
@@ -111,7 +109,7 @@ def _origin(results: Results) -> str:
     machine = results.machine
     return (
         f"Pages of {results.page_tokens} tokens; medians, the lower of {results.rounds} interleaved rounds; "
-        f"in brackets how many times ours, the better round. {machine['cpu']}, {machine['cores']} cores; {versions}; "
+        f"in brackets how many times ours. {machine['cpu']}, {machine['cores']} cores; {versions}; "
         f"commit {results.commit[:10]}, {results.created[:10]}."
     )
 
