@@ -17,7 +17,7 @@ class Cell:
 
     case: str
     median: float
-    p99: float  #: the worst, where there are fewer than 100 samples
+    p99: float | None  #: the worst, where there are fewer than 100 samples; None of a single one
     samples: int
     estimate: float  #: from the file's first lines, made before anything was measured
     yardstick: float | None = None  #: what cannot be undercut, measured in the same run
@@ -64,7 +64,7 @@ def timed_cell(
     return Cell(
         case=case,
         median=timing.median_us / parts,
-        p99=timing.p99_us / parts,
+        p99=timing.p99_us / parts if timing.samples > 1 else None,
         samples=timing.samples,
         estimate=estimate,
         yardstick=None if yardstick is None else yardstick / parts,
