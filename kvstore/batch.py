@@ -1,9 +1,8 @@
 """Many sequences, one step: what costs nothing for the sequences that stay inside their page.
 
-A decoding batch gains one token for each sequence a step, and only one in ``block_tokens`` of them then fills a
-block. So the
-batch keeps its members' counts in arrays, buffers tokens in one matrix, and touches a sequence only when it crosses a
-block. Build a new batch when its members change or one is parked; ``flush`` the old one first.
+A decoding batch gains one token for each sequence a step, and only one in ``block_tokens`` of them then fills a block.
+So the batch keeps its members' counts in arrays, buffers tokens in one matrix, and touches a sequence only when it
+crosses a block. Build a new batch when its members change; ``flush`` the old one first.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ class SequenceBatch:
         every array argument: [number of sequences], in the order given at construction
     """
 
-    __slots__ = ("_core", "_counts", "_fill", "_room", "_shared", "_tail", "sequences")
+    __slots__ = ("_core", "_counts", "_fill", "_room", "_shared", "_stop_count", "_tail", "sequences")
 
     def __init__(self, core: Core, sequences: tuple[Sequence, ...]) -> None:
         if len(set(map(id, sequences))) != len(sequences):
             raise InvalidRequest("a sequence is in the batch twice")
         self._core = core
         self.sequences = sequences
-        self._tail = np.zeros(
-            (len(sequences), core.block_tokens), np.int32
-        )  # appended tokens that no sequence knows yet
+        self._tail = np.zeros((len(sequences), core.block_tokens), np.int32)  # appended, not yet known to the sequence
         self._fill = np.zeros(len(sequences), np.int64)  # how many of them
         self._counts = np.array([member.token_count for member in sequences], np.int64)
         self._room = np.array([member.reserved_tokens for member in sequences], np.int64)
         self._shared = np.array([member.committed_tokens for member in sequences], np.int64)
+        self._stop_count = -1
+        self._check_members()
 
     @property
     def token_counts(self) -> NDArray[np.int64]:
@@ -54,8 +53,7 @@ class SequenceBatch:
         Raises:
             InvalidRequest: not one id in ``[0, 2**31)`` for each; nothing was changed.
         """
-        if tokens.shape != self._fill.shape or tokens.dtype.kind not in "iu":
-            raise InvalidRequest(f"need {len(self.sequences)} token ids, got {tokens.dtype} of shape {tokens.shape}")
+        tokens = self._row_of_integers("token ids", tokens)
         if tokens.size and (tokens.min() < 0 or tokens.max() >= 1 << 31):
             raise InvalidRequest(f"token ids lie in [0, 2**31), got {int(tokens.min())} to {int(tokens.max())}")
         full = np.flatnonzero(self._fill == self._tail.shape[1])
@@ -71,6 +69,7 @@ class SequenceBatch:
         Raises:
             OutOfPages: free and evictable pages are too few for all; nothing was changed. Park one and try again.
         """
+        self._check_members()
         core = self._core
         through = self._counts + ahead
         rows = np.flatnonzero(through > self._room)
@@ -93,8 +92,14 @@ class SequenceBatch:
 
         Returns:
             what happened, for the rows that crossed a block; most steps it is empty.
+
+        Raises:
+            InvalidRequest: a position is past the known tokens or the reserved pages; nothing was changed.
         """
         block_tokens = self._core.block_tokens
+        through = self._row_of_integers("positions", through)
+        if (through > self._counts).any() or (through > self._room).any():
+            raise InvalidRequest("cannot commit past the known tokens or the reserved pages of a sequence")
         crossing = np.flatnonzero(through // block_tokens > self._shared // block_tokens)
         if not crossing.size:
             return {}
@@ -126,6 +131,21 @@ class SequenceBatch:
     def flush(self) -> None:
         """Hand every buffered token to its sequence; after that the batch may be thrown away."""
         self._flush_rows(np.flatnonzero(self._fill))
+
+    def _row_of_integers(self, what: str, values: NDArray[np.integer]) -> NDArray[np.integer]:
+        """The argument as it must be, for members that all run."""
+        self._check_members()
+        found = np.asarray(values)
+        if found.shape != self._fill.shape or found.dtype.kind not in "iu":
+            raise InvalidRequest(f"need {len(self.sequences)} {what}, got {found.dtype} of shape {found.shape}")
+        return found
+
+    def _check_members(self) -> None:
+        """Every member must run; looked at again only when some sequence of the store has stopped since."""
+        if self._stop_count != self._core.stop_count:
+            for member in self.sequences:
+                member.check_running()
+            self._stop_count = self._core.stop_count
 
     def _flush_rows(self, rows: NDArray[np.intp]) -> None:
         for row in rows.tolist():

@@ -41,6 +41,7 @@ class Core:
         "now_ns",
         "residency",
         "retained_count_max",
+        "stop_count",
     )
 
     def __init__(
@@ -64,6 +65,7 @@ class Core:
         self.dropped: deque[Sequence] = (
             deque()
         )  #: appended to by finalizers, which may run anywhere and so must not take the lock
+        self.stop_count = 0  #: sequences that stopped running so far: a batch then looks at its members again
         self.lost: list[Root] = []  #: roots out of matching whose runs are still held
 
     def take(self, count: int, *, by: int | str | None) -> array[int]:

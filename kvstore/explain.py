@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from dataclasses import dataclass
 
@@ -85,41 +86,41 @@ def explain(residency: Residency, prompt: Prompt, symbols: bytes, space: Namespa
 def _missing(residency: Residency, symbols: bytes, space: Namespace, hit: int, full: int) -> list[Span]:
     """Fates of the blocks ``[hit, full)``: what was evicted, else what another namespace has, else unseen."""
     spans: list[Span] = []
-    at = hit
-    for gone in _evictions(residency, symbols, space, full):
-        start, end = max(at, gone.first_block), min(full, gone.first_block + gone.block_count)
-        if start < end:
-            if at < start:
-                spans.append(Span(start_block=at, end_block=start, fate=BlockFate.UNSEEN))
-            spans.append(Span(start_block=start, end_block=end, fate=BlockFate.EVICTED, eviction=gone))
-            at = end
+    at, width = hit, space.format.symbol_bytes
+    for gone in _evictions(residency, symbols, space, hit, full):
+        same = _common_bytes(gone.symbols, symbols[gone.first_block * width : full * width]) // width
+        if gone.first_block < at or not same:
+            continue
+        if at < gone.first_block:
+            spans.append(Span(start_block=at, end_block=gone.first_block, fate=BlockFate.UNSEEN))
+        at = gone.first_block + same
+        spans.append(Span(start_block=gone.first_block, end_block=at, fate=BlockFate.EVICTED, eviction=gone))
     if at == hit:
         foreign = _elsewhere(residency, symbols, space, full)
         if foreign is not None and foreign.end_block > hit:
-            spans.append(
-                Span(
-                    start_block=hit,
-                    end_block=foreign.end_block,
-                    fate=foreign.fate,
-                    differing_fields=foreign.differing_fields,
-                )
-            )
+            spans.append(dataclasses.replace(foreign, start_block=hit))
             at = foreign.end_block
     if at < full:
         spans.append(Span(start_block=at, end_block=full, fate=BlockFate.UNSEEN))
     return spans
 
 
-def _evictions(residency: Residency, symbols: bytes, space: Namespace, full: int) -> list[Eviction]:
-    """Evictions from runs that began at some block of this very prefix, by first block."""
+def _evictions(residency: Residency, symbols: bytes, space: Namespace, hit: int, full: int) -> list[Eviction]:
+    """Evictions from this very prefix, by first block.
+
+    A run that went whole is vouched for by its ghost id. Of a run that lost its tail, the part before the tail must be
+    known to be ours: resident, or gone as the piece before.
+    """
     width = space.format.symbol_bytes
     state = xxhash.xxh3_64(seed=int.from_bytes(space.digest[:8], "little"))
-    found = []
+    found: list[Eviction] = []
+    reach = hit
     for block in range(full):
         state.update(symbols[block * width : (block + 1) * width])
         gone = residency.log.of_run(state.intdigest())
-        if gone is not None:
+        if gone is not None and gone.first_block in (block, reach):
             found.append(gone)
+            reach = gone.first_block + len(gone.symbols) // width
     return sorted(found, key=lambda gone: (gone.first_block, -gone.now_ns))
 
 
@@ -144,11 +145,14 @@ def _shared_tail(root: Root, symbols: bytes, hit: int, width: int) -> int:
     best = 0
     for child in node.children.values():
         if symbols.startswith(child.edge[: inside * width], at):
-            best = max(best, _common_tokens(bytes(child.edge[inside * width : (inside + 1) * width]), wanted))
+            after = bytes(child.edge[inside * width : (inside + 1) * width])
+            best = max(best, _common_bytes(after, wanted) // _TOKEN_BYTES)
     return best
 
 
-def _common_tokens(left: bytes, right: bytes) -> int:
+def _common_bytes(left: bytes, right: bytes) -> int:
+    """Length of the longest common prefix."""
     limit = min(len(left), len(right))
-    same = next((at for at in range(limit) if left[at] != right[at]), limit)
-    return same // _TOKEN_BYTES
+    if left[:limit] == right[:limit]:
+        return limit
+    return next(at for at in range(limit) if left[at] != right[at])

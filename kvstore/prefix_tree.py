@@ -206,14 +206,14 @@ def merge_into_child(upper: Node, symbol_bytes: int) -> Node:
     return child
 
 
-def cut_tail(node: Node, blocks: int, symbol_bytes: int) -> array[int]:
-    """Take the deepest ``blocks`` blocks off a run that keeps at least one; returns their pages."""
+def cut_tail(node: Node, blocks: int, symbol_bytes: int) -> tuple[array[int], bytearray]:
+    """Take the deepest ``blocks`` blocks off a run that keeps at least one; returns their pages and symbols."""
     assert 0 < blocks < len(node.pages)
-    pages = node.pages[-blocks:]
+    pages, symbols = node.pages[-blocks:], node.edge[-blocks * symbol_bytes :]
     del node.pages[-blocks:]
     del node.edge[-blocks * symbol_bytes :]
     node.names = node.names[: NAME_BYTES * len(node.pages)]
-    return pages
+    return pages, symbols
 
 
 def nodes_below(node: Node) -> Iterator[Node]:

@@ -45,6 +45,8 @@ class MediaSpan:
     digest: bytes  #: the whole content digest, 16 bytes or more
 
     def __post_init__(self) -> None:
+        if type(self.start) is not int or type(self.token_count) is not int:
+            raise InvalidRequest(f"a media span has whole numbers, got {self.start!r} and {self.token_count!r}")
         if self.start < 0 or self.token_count < 1:
             raise InvalidRequest(
                 f"a media span needs start >= 0 and token_count >= 1, got {self.start} and {self.token_count}"
@@ -102,9 +104,10 @@ class Prompt:
             InvalidRequest: names of mixed widths, or nothing at all.
         """
         width, symbols = join_names(names)
-        if token_count < 1:
+        count = _whole_number("token_count", token_count)
+        if count < 1:
             raise InvalidRequest(f"a prompt has at least one token, got token_count={token_count}")
-        return cls(SymbolKind.NAMES, symbols, operator.index(token_count), width, ())
+        return cls(SymbolKind.NAMES, symbols, count, width, ())
 
     def __repr__(self) -> str:
         return f"Prompt({self.token_count} tokens as {self.kind.value})"
@@ -134,6 +137,13 @@ class Prompt:
                 f"{self.token_count} tokens have {full} full blocks, got {len(self.symbols) // width} names"
             )
         return self.symbols[: full * width]
+
+
+def _whole_number(name: str, value: int) -> int:
+    try:
+        return operator.index(value)
+    except TypeError as wrong:
+        raise InvalidRequest(f"{name} is a whole number, got {value!r}") from wrong
 
 
 def pack_tokens(tokens: TokenIds) -> bytes:

@@ -170,20 +170,24 @@ class Residency:
         freed: list[array[int]] = []
         left, victims = count, self.policy.victims
         while left:
-            node, taken = next(victims())
-            have = len(node.pages)
-            taken = min(taken, have, left)
-            self.log.note(node.ghost_id, node.first_block + have - taken, taken, reason, now_ns, by)
-            if taken == have:
-                freed.append(node.pages)
+            node, cold = next(victims())
+            end = node.first_block + len(node.pages)
+            taken = min(cold, len(node.pages), left)
+            if taken == len(node.pages):
+                pages, symbols = node.pages, node.edge
                 self._drop_leaf(node)
             else:
-                freed.append(self._cut_tail(node, taken))
+                pages, symbols = cut_tail(node, taken, len(node.edge) // len(node.pages))
+                self.policy.shrink(node, taken)
+                self.cached_count -= taken
+                self.evictable_count -= taken
+            freed.append(pages)
+            self.log.note(node.ghost_id, end - taken, end, symbols, reason, now_ns, by)
             left -= taken
         self.log.block_counts[reason] += count
         return array("i", b"".join(freed))
 
-    def forget(self) -> tuple[array[int], list[Root]]:
+    def forget(self, *, now_ns: int) -> tuple[array[int], list[Root]]:
         """Drop every unheld run and take the rest out of matching.
 
         Returns:
@@ -194,10 +198,15 @@ class Residency:
         for root in self.roots.values():
             for node in list(nodes_below(root)):
                 self.policy.remove(node)
+                symbols = bytearray(node.edge)  # a copy: a held run lives on
+                self.log.note(
+                    node.ghost_id, node.first_block, node.end_block, symbols, EvictionReason.RESET, now_ns, None
+                )
             freed += prune(root)
             if root.children or root.pins:
                 root.lost = True
                 lost.append(root)
+        self.log.block_counts[EvictionReason.RESET] += self.cached_count
         self.roots.clear()
         self.cached_count = self.evictable_count = self.node_count = 0
         return freed, lost
@@ -250,13 +259,6 @@ class Residency:
             merge_into_child(upper, len(upper.edge) // len(upper.pages))
             self.policy.merge(upper, child)
             self.node_count -= 1
-
-    def _cut_tail(self, node: Node, blocks: int) -> array[int]:
-        pages = cut_tail(node, blocks, len(node.edge) // len(node.pages))
-        self.policy.shrink(node, blocks)
-        self.cached_count -= blocks
-        self.evictable_count -= blocks
-        return pages
 
     def _drop_leaf(self, node: Node) -> None:
         parent = node.parent

@@ -216,7 +216,8 @@ class Sequence:
 
         Args:
             through: never past what was really written: the last sampled token has no KV yet.
-            fold: ``False`` keeps our own page for such a block, private to this sequence.
+            fold: ``False`` keeps our own page for such a block, private to this sequence; until the end both pages
+                are held.
 
         Raises:
             InvalidRequest: past the known tokens or the reserved pages, or the sequence has ended; nothing was changed.
@@ -225,7 +226,7 @@ class Sequence:
         through = _position(through)
         core = self._core
         with core.lock:
-            self._check_running()
+            self.check_running()
             full = through // core.block_tokens
             if through > self.token_count:
                 raise InvalidRequest(f"cannot commit through {through}: {self.token_count} tokens are known")
@@ -249,15 +250,19 @@ class Sequence:
         """
         core = self._core
         with core.lock:
+            self._check_not_lost()
             if self._state == _PARKED:
                 return
-            self._check_running()
+            self.check_running()
+            if not self._admitted:
+                self._admit()  # now: once resumed, what it holds is no longer what begin found
             self._free_own()
             core.residency.pin(self._root)
             core.residency.unpin(self._node)
             self._node, self._grown = self._root, None
             self._pages, self._shared, self.cached_tokens = array("i"), 0, 0
             self._state = _PARKED
+            core.stop_count += 1
             core.trim(by=self.request_id)
 
     def resume(self) -> int:
@@ -272,11 +277,10 @@ class Sequence:
             self._check_not_lost()
             if self._state != _PARKED:
                 raise InvalidRequest(f"only a parked sequence can resume, this one is {self._state}")
-            core.residency.unpin(self._root)
-            # An unpinned empty root vanishes; the namespace may also have got a new one since.
-            self._root = core.residency.root_of(self._root.namespace)
             self._state = _RUNNING
+            self._skip_read = False  # its own blocks, at least, must be found again
             self._match(bytes(self._symbols))
+            core.residency.unpin(self._root)  # only now: an unpinned empty root vanishes
             core.counters.resumed_tokens += self.cached_tokens
             return self.cached_tokens
 
@@ -300,6 +304,7 @@ class Sequence:
             return
         core, node = self._core, self._node
         del core.live[self._ordinal]
+        core.stop_count += 1
         if self._root.lost:
             self._end_lost()
             return
@@ -316,9 +321,15 @@ class Sequence:
         if residency.cached_count > core.retained_count_max:
             core.trim(by=self.request_id)
 
+    def check_running(self) -> None:
+        """Raise unless the sequence runs and has its prefix; see ``reserve``."""
+        self._check_not_lost()
+        if self._state != _RUNNING:
+            raise InvalidRequest(f"the sequence is {self._state}")
+
     def pages_short(self, through: int) -> int:
         """With the lock held: pages that a reservation through this position would have to take; checks that it may."""
-        self._check_running()
+        self.check_running()
         return max(0, -(-through // self._core.block_tokens) - len(self._pages))
 
     def grant(self, pages: array[int]) -> None:
@@ -402,10 +413,8 @@ class Sequence:
         self._admitted = True
         counters.requests += 1
         if not self._skip_read:
-            block_tokens, prompt_tokens = self._core.block_tokens, self.prompt_tokens
-            counters.queried_tokens += prompt_tokens
-            # What begin found: by now the sequence may have been parked and have resumed with more, or with less.
-            counters.hit_tokens += min(self.matched_tokens, (prompt_tokens - 1) // block_tokens * block_tokens)
+            counters.queried_tokens += self.prompt_tokens
+            counters.hit_tokens += self.cached_tokens
 
     def _free_own(self) -> None:
         _, own = self.holdings()
@@ -422,13 +431,8 @@ class Sequence:
         self._state = _ENDED
         self._pages = array("i")
 
-    def _check_running(self) -> None:
-        if self._state != _RUNNING:
-            raise InvalidRequest(f"the sequence is {self._state}")
-        self._check_not_lost()
-
     def _check_not_lost(self) -> None:
-        if self._root.lost:
+        if self._root.lost and self._state != _ENDED:
             raise SequenceLost("the store was reset by force while this sequence ran; release it and begin again")
 
 

@@ -13,7 +13,7 @@ from kvstore.block_allocator import BlockAllocator, PageSource
 from kvstore.core import Core
 from kvstore.counters import StoreStats
 from kvstore.errors import ConfigError, InvalidRequest, ResetRefused
-from kvstore.eviction_log import EvictionLog, EvictionReason
+from kvstore.eviction_log import EvictionLog
 from kvstore.explain import Explanation, explain
 from kvstore.names import chain_names, split_names
 from kvstore.namespace import BlockFormat, Namespace
@@ -124,8 +124,7 @@ class KVStore:
         """Leading tokens of ``prompt`` that are resident now, in whole blocks. Pins nothing: the answer may be old
         at once.
         """
-        space = self.namespace if namespace is None else namespace
-        symbols = prompt.block_symbols(space.format)
+        space, symbols = self._symbols(prompt, namespace)
         core = self._core
         with core.lock:
             root = core.residency.roots.get(space.digest)
@@ -139,8 +138,7 @@ class KVStore:
         """Say block by block whether ``prompt`` hits and, where it does not, why. For people: O(tokens), not for the
         hot path.
         """
-        space = self.namespace if namespace is None else namespace
-        symbols = prompt.block_symbols(space.format)
+        space, symbols = self._symbols(prompt, namespace)
         with self._core.lock:
             return explain(self._core.residency, prompt, symbols, space)
 
@@ -149,8 +147,7 @@ class KVStore:
 
         Cost: 0.5 us for each block that nobody asked for before, outside the lock.
         """
-        space = self.namespace if namespace is None else namespace
-        symbols = prompt.block_symbols(space.format)
+        space, symbols = self._symbols(prompt, namespace)
         width = space.format.symbol_bytes
         full = prompt.token_count // space.format.block_tokens
         known = self._known_names(symbols, full, space)
@@ -218,11 +215,16 @@ class KVStore:
                 raise ResetRefused(running=len(core.live))
             residency = core.residency
             dropped = residency.cached_count
-            freed, lost = residency.forget()
+            freed, lost = residency.forget(now_ns=core.now_ns())
             core.allocator.give(freed)
             core.lost += lost
-            residency.log.block_counts[EvictionReason.RESET] += dropped
+            core.stop_count += len(lost)
             return dropped
+
+    def _symbols(self, prompt: Prompt, namespace: Namespace | None) -> tuple[Namespace, bytes]:
+        space = self.namespace if namespace is None else namespace
+        self._check_fits(space)
+        return space, prompt.block_symbols(space.format)
 
     def _check_fits(self, space: Namespace) -> None:
         if space.format.block_tokens != self._core.block_tokens:

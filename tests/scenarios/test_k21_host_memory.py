@@ -124,22 +124,25 @@ def test_b117_the_memory_of_evictions_is_bounded_and_forgets_the_oldest_first() 
 
 
 def test_b117_a_block_that_is_cut_off_takes_its_bytes_along() -> None:
-    """B117: a run that shrinks, splits and grows again keeps only the bytes of the blocks that it has."""
-    store = KVStore(VirtualPagePool(page_count=4096, block_tokens=4))
-    tokens = np.arange(4 * 4000, dtype=np.int32)
+    """B117: a run that shrinks keeps only the bytes of its blocks; what is evicted is remembered up to a megabyte."""
+    store = KVStore(VirtualPagePool(page_count=40_960, block_tokens=64))
+    tokens = np.arange(64 * 40_000, dtype=np.int32)
     gc.collect()
     tracemalloc.start()
     try:
-        _serve(store, tokens.tolist())
+        with store.begin(Prompt.of_tokens(tokens)) as sequence:
+            sequence.reserve(through=len(tokens))
+            sequence.commit(through=len(tokens))
+        del sequence
         full, _ = tracemalloc.get_traced_memory()
         taker = store.begin(Prompt.of_tokens([0]), skip_read=True, skip_write=True)
-        taker.reserve(through=4 * 4090)
+        taker.reserve(through=64 * 40_954)
         taker.abandon()
         gc.collect()
         empty, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert store.peek(Prompt.of_tokens(tokens)) == 4 * 6
-    assert full > 80_000  # 20 bytes a block
+    assert store.peek(Prompt.of_tokens(tokens)) == 64 * 6
+    assert full > 10_000_000  # 260 bytes a block
     assert empty < full / 4
     store.audit()
