@@ -20,7 +20,8 @@ Yardstick: the snapshot (memcpy; from a list ``struct.pack`` in pieces) and the 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
@@ -28,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.micro.cell import Benchmark, Cell, Setup, timed_cell
-from benchmarks.micro.timing import floor_us, time_each, time_repeated
+from benchmarks.micro.timing import floor_us, time_each, time_in_turns
 from benchmarks.micro.workload import BLOCK_TOKENS, TOKEN_COUNTS, draw, fill, new_store, serve, size_name, token_source
 from benchmarks.peers.clocks import settle
 from kvstore import KVStore, Prompt
@@ -47,20 +48,26 @@ _NS_A_TOKEN = {"numpy": 0.0, "list": 8.0}
 _PACK_TOKENS = 1024
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """A look-up that may be repeated, since it leaves the tree as it was."""
+
+    name: str
+    tokens: NDArray[np.int32] | list[int]
+    hit_tokens: int
+    estimate_us: float
+
+
 def _measure(setup: Setup) -> Iterator[Cell]:
     store = new_store(_POOL_PAGES)
     fill(store, token_source(setup.seed, "background"), _BACKGROUND_PAGES)
-    for token_count in TOKEN_COUNTS:
-        yield from _cached(store, setup, token_count)
-    for token_count in TOKEN_COUNTS:
-        yield from _forked(store, setup, token_count)
+    for cases in (_cached, _forked, _missed):
+        yield from _repeated(store, [case for count in TOKEN_COUNTS for case in cases(store, setup, count)])
     for token_count in TOKEN_COUNTS:
         yield from _half(store, setup, token_count)
-    for token_count in TOKEN_COUNTS:
-        yield from _missed(store, setup, token_count)
 
 
-def _cached(store: KVStore, setup: Setup, token_count: int) -> Iterator[Cell]:
+def _cached(store: KVStore, setup: Setup, token_count: int) -> Iterator[_Case]:
     for turns in _TURN_COUNTS:
         step = token_count // turns
         if step < BLOCK_TOKENS:
@@ -69,16 +76,15 @@ def _cached(store: KVStore, setup: Setup, token_count: int) -> Iterator[Cell]:
         for end in range(step, token_count + 1, step):
             serve(store, tokens[:end])
         for form, convert in _FORMS.items():
-            yield _repeated(
-                store,
-                f"{'one run' if turns == 1 else f'{turns} turns'}, {form}, {size_name(token_count)}",
-                convert(tokens),
-                hit=token_count,
-                estimate=6 + token_count * (_NS_A_TOKEN[form] + 0.24) / 1e3,
+            yield _Case(
+                name=f"{'one run' if turns == 1 else f'{turns} turns'}, {form}, {size_name(token_count)}",
+                tokens=convert(tokens),
+                hit_tokens=token_count,
+                estimate_us=6 + token_count * (_NS_A_TOKEN[form] + 0.24) / 1e3,
             )
 
 
-def _forked(store: KVStore, setup: Setup, token_count: int) -> Iterator[Cell]:
+def _forked(store: KVStore, setup: Setup, token_count: int) -> Iterator[_Case]:
     for forks in _FORK_COUNTS:
         step = token_count // forks
         if step < BLOCK_TOKENS:
@@ -88,13 +94,35 @@ def _forked(store: KVStore, setup: Setup, token_count: int) -> Iterator[Cell]:
         serve(store, tokens)
         for end in range(step, token_count, step):
             serve(store, np.concatenate([tokens[:end], draw(source, BLOCK_TOKENS)]))
-        yield _repeated(
-            store,
-            f"{forks} forks, numpy, {size_name(token_count)}",
-            tokens,
-            hit=token_count,
-            estimate=6 + forks + token_count * 0.24 / 1e3,
+        yield _Case(
+            name=f"{forks} forks, numpy, {size_name(token_count)}",
+            tokens=tokens,
+            hit_tokens=token_count,
+            estimate_us=6 + forks + token_count * 0.24 / 1e3,
         )
+
+
+def _missed(store: KVStore, setup: Setup, token_count: int) -> Iterator[_Case]:
+    del store  # nothing is cached for it
+    tokens = draw(token_source(setup.seed, f"miss {token_count}"), token_count)
+    for form, convert in _FORMS.items():
+        yield _Case(
+            name=f"miss, {form}, {size_name(token_count)}",
+            tokens=convert(tokens),
+            hit_tokens=0,
+            estimate_us=5 + token_count * (_NS_A_TOKEN[form] + 0.14) / 1e3,
+        )
+
+
+def _repeated(store: KVStore, cases: Sequence[_Case]) -> Iterator[Cell]:
+    for case in cases:
+        found = _look_up(store, case.tokens)
+        assert found == case.hit_tokens, f"{case.name}: matched {found} tokens"
+    settle()
+    timings = time_in_turns([partial(_look_up, store, case.tokens) for case in cases])
+    for case, timing in zip(cases, timings, strict=True):
+        floor = _floor_us(case.tokens, case.hit_tokens)
+        yield timed_cell(case.name, timing, estimate=case.estimate_us, yardstick=floor)
 
 
 def _half(store: KVStore, setup: Setup, token_count: int) -> Iterator[Cell]:
@@ -114,26 +142,6 @@ def _half(store: KVStore, setup: Setup, token_count: int) -> Iterator[Cell]:
             estimate=10 + token_count * (_NS_A_TOKEN[form] + 0.3) / 1e3,
             yardstick=_floor_us(convert(draw(source, token_count)), token_count // 2),
         )
-
-
-def _missed(store: KVStore, setup: Setup, token_count: int) -> Iterator[Cell]:
-    tokens = draw(token_source(setup.seed, f"miss {token_count}"), token_count)
-    for form, convert in _FORMS.items():
-        yield _repeated(
-            store,
-            f"miss, {form}, {size_name(token_count)}",
-            convert(tokens),
-            hit=0,
-            estimate=5 + token_count * (_NS_A_TOKEN[form] + 0.14) / 1e3,
-        )
-
-
-def _repeated(store: KVStore, case: str, tokens: NDArray[np.int32] | list[int], *, hit: int, estimate: float) -> Cell:
-    found = _look_up(store, tokens)
-    assert found == hit, f"{case}: matched {found} tokens"
-    settle()
-    timing = time_repeated(partial(_look_up, store, tokens))
-    return timed_cell(case, timing, estimate=estimate, yardstick=_floor_us(tokens, hit))
 
 
 def _look_up(store: KVStore, tokens: NDArray[np.int32] | list[int]) -> int:

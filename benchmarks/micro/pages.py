@@ -12,13 +12,12 @@ Yardstick: memcpy of 8 MiB in one piece, from a place in the pool that changes f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.micro.cell import Benchmark, Cell, Setup, timed_cell
-from benchmarks.micro.timing import Timing, time_each
+from benchmarks.micro.timing import Timing, core_ns, timing_of
 from benchmarks.micro.workload import BLOCK_TOKENS, token_source
 from transfer import Layout, NumpyPagePool
 
@@ -27,7 +26,8 @@ __all__ = ["BENCHMARK"]
 _LAYERS = (1, 4, 16, 32, 64)  #: 64 KiB a layer: 8 heads of 128, bf16; 32 layers are Llama-3.1-8B
 _MOVED_BYTES = 8 << 20
 _POOL_BYTES = 256 << 20
-_SAMPLES = 203
+_SAMPLES = 200
+_WARM_UP = 3
 
 
 def _measure(setup: Setup) -> Iterator[Cell]:
@@ -42,16 +42,13 @@ def _of_size(setup: Setup, layout: Layout) -> Iterator[Cell]:
     buffer = np.ones((count, *layout.page_shape), pool.pages.dtype)
     source = token_source(setup.seed, f"pages {layout.layers}")
     size = f"{layout.page_bytes >> 10} KiB" if layout.page_bytes < 1 << 20 else f"{layout.page_bytes >> 20} MiB"
-
-    def timed(move: Callable[[NDArray[np.int64]], object]) -> Timing:
-        return time_each(partial(move, source.permutation(pool.page_count)[:count]) for _ in range(_SAMPLES))
-
-    copies = timed(lambda ids: _copy(pool.pages, int(ids[0]), buffer))
-    moves = {
-        "gather": timed(lambda ids: pool.gather(ids, buffer)),
-        "scatter": timed(lambda ids: pool.scatter(ids, buffer)),
-    }
-    for name, timing in moves.items():
+    copies, gathers, scatters = _in_turns(
+        lambda: source.permutation(pool.page_count)[:count],
+        lambda pages: _copy(pool.pages, int(pages[0]), buffer),
+        lambda pages: pool.gather(pages, buffer),
+        lambda pages: pool.scatter(pages, buffer),
+    )
+    for name, timing in (("gather", gathers), ("scatter", scatters)):
         yield timed_cell(
             f"{name}, {count} pages of {size}",
             timing,
@@ -59,6 +56,20 @@ def _of_size(setup: Setup, layout: Layout) -> Iterator[Cell]:
             yardstick=copies.median_us,
             more={"GB/s": _MOVED_BYTES / timing.median_us / 1e3, "memcpy GB/s": _MOVED_BYTES / copies.median_us / 1e3},
         )
+
+
+def _in_turns(
+    draw_pages: Callable[[], NDArray[np.int64]], *moves: Callable[[NDArray[np.int64]], object]
+) -> list[Timing]:
+    """One move after the other, each of other pages, again and again."""
+    samples: list[list[int]] = [[] for _ in moves]
+    for _ in range(_WARM_UP + _SAMPLES):
+        for move, found in zip(moves, samples, strict=True):
+            pages = draw_pages()
+            start = core_ns()
+            move(pages)
+            found.append(core_ns() - start)
+    return [timing_of(found[_WARM_UP:]) for found in samples]
 
 
 def _copy(pages: NDArray[np.unsignedinteger], first: int, buffer: NDArray[np.unsignedinteger]) -> None:

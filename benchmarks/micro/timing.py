@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter_ns, thread_time_ns
@@ -18,13 +18,14 @@ from time import perf_counter_ns, thread_time_ns
 from benchmarks.peers import clocks
 from benchmarks.peers.clocks import Spread
 
-__all__ = ["Timing", "core_ns", "floor_us", "time_each", "time_repeated", "timing_of"]
+__all__ = ["Timing", "core_ns", "floor_us", "time_each", "time_in_turns", "time_repeated", "timing_of"]
 
 core_ns = thread_time_ns
 
 _SECONDS = 0.15  #: a case is repeated about this long: some hundred calls of a millisecond
-_WARM_UP_SECONDS = 0.02
-_SAMPLES_MIN, _SAMPLES_MAX = 11, 3000
+_ROUNDS = 3  #: the machine has slow seconds: a case is not measured in one go
+_WARM_UP_SECONDS = 0.01
+_SAMPLES_MIN, _SAMPLES_MAX = 4, 1000  #: of a case in a round
 _WARM_UP_CALLS = 3
 _FLOOR_SAMPLES = 31
 
@@ -38,18 +39,23 @@ class Timing:
     samples: int
 
 
+def time_in_turns(calls: Sequence[Callable[[], object]], *, seconds: float = _SECONDS) -> list[Timing]:
+    """Calls that may be repeated: a part of each one's samples, then the next part, so that a slow second of the
+    machine is no single call's.
+
+    Args:
+        seconds: for each call.
+    """
+    samples: list[list[int]] = [[] for _ in calls]
+    for _ in range(_ROUNDS):
+        for call, found in zip(calls, samples, strict=True):
+            found += _window(call, seconds / _ROUNDS)
+    return [timing_of(found) for found in samples]
+
+
 def time_repeated(call: Callable[[], object], *, seconds: float = _SECONDS) -> Timing:
-    """A call that may be repeated."""
-    warm_up_end = perf_counter_ns() + int(_WARM_UP_SECONDS * 1e9)
-    for _ in range(_SAMPLES_MAX):
-        call()
-        if perf_counter_ns() > warm_up_end:
-            break
-    samples: list[int] = []
-    end = perf_counter_ns() + int(seconds * 1e9)
-    while len(samples) < _SAMPLES_MIN or (len(samples) < _SAMPLES_MAX and perf_counter_ns() < end):
-        samples.append(_sample(call))
-    return timing_of(samples)
+    """One call that may be repeated."""
+    return time_in_turns([call], seconds=seconds)[0]
 
 
 def time_each(calls: Iterable[Callable[[], object]]) -> Timing:
@@ -77,6 +83,19 @@ def floor_us(call: Callable[[], object]) -> float:
 def _clock_ns() -> float:
     """Nanoseconds that a sample shows for a call that does nothing."""
     return statistics.median(_sample(_nothing) for _ in range(1001))
+
+
+def _window(call: Callable[[], object], seconds: float) -> list[int]:
+    """Samples of so many seconds, after a warm-up."""
+    warm_up_end = perf_counter_ns() + int(_WARM_UP_SECONDS * 1e9)
+    call()
+    while perf_counter_ns() < warm_up_end:
+        call()
+    samples: list[int] = []
+    end = perf_counter_ns() + int(seconds * 1e9)
+    while len(samples) < _SAMPLES_MIN or (len(samples) < _SAMPLES_MAX and perf_counter_ns() < end):
+        samples.append(_sample(call))
+    return samples
 
 
 def _sample(call: Callable[[], object]) -> int:

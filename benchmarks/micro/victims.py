@@ -1,9 +1,10 @@
 """What does room cost in a full pool, and does it depend on how much is cached?
 
 *n of m pages*: a new request reserves n pages of a full pool of m, which are prompts of 128 pages in 64 families that
-share 32; what was taken is given back and cached anew before the next sample. *One page, k leaves*: a request takes one
-page after the other (as decoding does) out of k cached prompts of 8 pages; *half held*: the older half of them is in
-use by running requests, so that each walk from the cold end could meet them first.
+share 32; what was taken is given back, and prompts of 128 pages that share nothing fill it again before the next sample
+(a pool of 10,000 soon has only these). *One page, k leaves*: a request takes one page after the other (as decoding
+does) out of k cached prompts of 8 pages; *half held*: the older half of them is in use by running requests, so that
+each walk from the cold end could meet them first.
 
 Estimate. A reservation 3 us, taking a run off the tree 4 us (policy, log, dict, parent), and each run yields 96 pages:
 1 page 8 us (it shortens a run), 1,000 pages 3 + 11 * 4 = 47 us, 10,000 pages 3 + 105 * 4 = 420 us, at any size of
