@@ -27,7 +27,7 @@ _ROUNDS = 3  #: the machine has slow seconds: a case is not measured in one go
 _WARM_UP_SECONDS = 0.01
 _SAMPLES_MIN, _SAMPLES_MAX = 4, 1000  #: of a case in a round
 _WARM_UP_CALLS = 3
-_FLOOR_SAMPLES = 31
+_FLOOR_SAMPLES = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
