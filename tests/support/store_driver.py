@@ -225,20 +225,19 @@ class StoreDriver:
             through = [len(live.model.tokens) for live in members]
             for live, end in zip(members, through, strict=True):
                 self._write(live, end)
-            done = batch.commit(np.array(through))
+            done = batch.commit(np.array(through, np.int64))
             for row, (live, end) in enumerate(zip(members, through, strict=True)):
                 expected = self.model.commit(live.model, through=end, fold=True)
                 assert done.get(row, expected) == expected
         batch.flush()
 
     def park(self, live: Live) -> None:
-        if live.model.lost and not live.model.parked:
+        if live.model.lost:
             refused(SequenceLost, live.sequence.park)
             return
         live.sequence.park()
-        if not live.model.lost:
-            self.model.park(live.model)
-            live.written = 0
+        self.model.park(live.model)
+        live.written = 0
         assert not len(live.sequence.page_table)
 
     def resume(self, live: Live) -> None:
@@ -411,9 +410,7 @@ class StoreDriver:
             assert (fate is BlockFate.HIT) == (block < hit)
             assert (fate is BlockFate.PARTIAL) == (block >= full)
             if fate is BlockFate.EVICTED:
-                # The log remembers a run by its first block only, so a prompt that diverges inside it is told the same.
-                known = (mine.digest, *blocks[:1])
-                assert known in self.model.ever, "evicted, but nothing that begins like this was ever there"
+                assert (mine.digest, *blocks[: block + 1]) in self.model.ever, "evicted, but it was never there"
             if fate is BlockFate.OTHER_NAMESPACE:
                 assert block < elsewhere
         assert all(span.differing_fields in ((), ("salt",)) for span in explanation.spans)

@@ -152,12 +152,13 @@ class ModelStore:
 
     def park(self, request: ModelRequest) -> None:
         if not request.parked:
+            self._admit(request)
             request.own = request.private = request.shared = 0
             request.pin, request.grown, request.parked = (request.space,), None, True
             self._trim()
 
     def resume(self, request: ModelRequest) -> None:
-        request.parked = False
+        request.parked = request.skip_read = False  # its own blocks, at least, must be found again
         self._find(request)
         self.counts["resumed_tokens"] += request.shared * self.block_tokens
 
