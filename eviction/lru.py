@@ -123,10 +123,8 @@ class LruPolicy(Generic[K]):
 
     def victims(self) -> Iterator[tuple[K, int]]:
         """Offered runs, longest unused first, each as a whole."""
-        for key in self._met:
-            if key in self._order and key not in self._offered:
-                self._aside[key] = self._order.pop(key)
-        self._met.clear()
+        if self._met:
+            self._set_aside()
         return self._walk()
 
     def check_invariants(self) -> None:
@@ -143,7 +141,7 @@ class LruPolicy(Generic[K]):
 
     def _walk(self) -> Iterator[tuple[K, int]]:
         offered, met = self._offered, self._met
-        late_walk = self._late.walk() if self._late else iter(())  # rarely any; saves a third of a first victim's cost
+        late_walk = self._late.walk() if self._late else iter(())
         late = next(late_walk, None)
         for key, stamp in self._order.items():
             if key not in offered:
@@ -156,6 +154,12 @@ class LruPolicy(Generic[K]):
         while late is not None:
             yield late[0], WHOLE_RUN
             late = next(late_walk, None)
+
+    def _set_aside(self) -> None:
+        for key in self._met:
+            if key in self._order and key not in self._offered:
+                self._aside[key] = self._order.pop(key)
+        self._met.clear()
 
     def _bring_back(self, path: Sequence[K]) -> None:
         for key in path:

@@ -42,7 +42,7 @@ class BlockAllocator:
     Cost: O(pages named), a handful of array operations whatever their number.
     """
 
-    __slots__ = ("_free", "_out", "_rank", "_top")
+    __slots__ = ("_free", "_out", "_out_flags", "_rank", "_top")
 
     def __init__(self, page_count: int) -> None:
         count = _checked_count(page_count)
@@ -52,7 +52,8 @@ class BlockAllocator:
         # hands out 0, 1, 2 ... in order, which is easier to read in a debugger.
         self._free: NDArray[np.int32] = np.arange(count, dtype=np.int32)
         self._top = 0
-        self._out: NDArray[np.bool_] = np.zeros(count, np.bool_)
+        self._out_flags = bytearray(count)  # one byte a page; Python reads a bytearray faster than an array
+        self._out: NDArray[np.bool_] = np.frombuffer(self._out_flags, np.bool_)
         self._rank: NDArray[np.int32] = np.zeros(count, np.int32)  # scratch: finds a page named twice in one call
 
     @property
@@ -87,17 +88,21 @@ class BlockAllocator:
         Raises:
             InvalidRequest: a page is not of this pool, not out, or named twice.
         """
-        if not len(pages):
+        count = len(pages)
+        if not count:
+            return
+        if count == 1 and type(pages) is array:  # the last, partial page of a request that ends
+            self._give_one(pages[0])
             return
         ids = self._checked_out(pages)
         self._out[ids] = False
-        start = self._top - len(ids)
+        start = self._top - count
         self._free[start : self._top] = ids
         self._top = start
 
     def is_out(self, page: int) -> bool:
         """Whether the page was handed out and has not come back."""
-        return 0 <= page < len(self._out) and bool(self._out[page])
+        return 0 <= page < len(self._out_flags) and self._out_flags[page] == 1
 
     def check_invariants(self) -> None:
         """INV-4, from scratch."""
@@ -105,6 +110,13 @@ class BlockAllocator:
         assert len(np.unique(free)) == len(free), "a page lies on the free stack twice"
         assert not self._out[free].any(), "a free page counts as handed out"
         assert int(self._out.sum()) == self._top, "pages went missing"
+
+    def _give_one(self, page: int) -> None:
+        if not self.is_out(page):
+            raise InvalidRequest(f"page {page} is already free, or not one of the {len(self._out_flags)} of this pool")
+        self._out_flags[page] = 0
+        self._top -= 1
+        self._free[self._top] = page
 
     def _checked_out(self, pages: Sequence[int]) -> NDArray[np.intp]:
         found = np.asarray(pages)

@@ -82,10 +82,9 @@ class Core:
         if short > residency.evictable_count:
             self.counters.out_of_pages += 1
             raise OutOfPages(needed=count, free=free, evictable=residency.evictable_count)
-        pages = allocator.take(free)
         # What is evicted here never visits the free stack: it goes from the tree to its new holder.
-        pages += residency.evict(short, EvictionReason.CAPACITY, now_ns=self.now_ns(), by=by)
-        return pages
+        pages = residency.evict(short, EvictionReason.CAPACITY, now_ns=self.now_ns(), by=by)
+        return allocator.take(free) + pages if free else pages
 
     def trim(self, *, by: int | str | None) -> None:
         """Evict what is cached beyond the limit, as far as it is unheld."""

@@ -19,8 +19,6 @@ from array import array
 from collections.abc import Iterator
 from typing import Final, final
 
-import numpy as np
-
 from kvstore.namespace import Namespace
 
 __all__ = [
@@ -42,7 +40,6 @@ __all__ = [
 
 NAME_BYTES: Final = 32  #: of a block name, a SHA-256 digest
 _NO_CHILDREN: Final[dict[bytes, Node]] = {}  # shared by all leaves: an empty dict of one's own costs 64 bytes
-_STEP: Final = 4096  # bytes of an edge compared at once when it does not match as a whole
 
 
 class Node:
@@ -104,18 +101,19 @@ def walk(node: Node, symbols: bytes, limit: int, symbol_bytes: int) -> tuple[Nod
 
 
 def shared_blocks(child: Node, symbols: bytes, at: int, limit: int, symbol_bytes: int) -> int:
-    """How many leading blocks of ``child`` equal ``symbols[at:limit]``; for a child that does not match as a whole."""
-    edge = child.edge
-    limit = min(len(edge), limit - at)
-    start = 0
-    while start + _STEP <= limit and symbols.startswith(edge[start : start + _STEP], at + start):
-        start += _STEP
-    size = min(_STEP, limit - start)
-    if size > 0:
-        ours = np.frombuffer(symbols, np.uint8, size, at + start)
-        differing = np.flatnonzero(ours != np.frombuffer(bytes(edge[start : start + size]), np.uint8))
-        start += int(differing[0]) if differing.size else size
-    return start // symbol_bytes
+    """How many leading blocks of ``child`` equal ``symbols[at:limit]``; for a child that does not match as a whole.
+
+    Bisects by memcmp: each step compares half of what is still unknown, so all steps together compare the run once.
+    """
+    with memoryview(child.edge) as edge:
+        same, unknown = 0, min(len(edge), limit - at) // symbol_bytes
+        while same < unknown:
+            middle = (same + unknown + 1) // 2
+            if symbols.startswith(edge[same * symbol_bytes : middle * symbol_bytes], at + same * symbol_bytes):
+                same = middle
+            else:
+                unknown = middle - 1
+    return same
 
 
 def path_to(node: Node) -> list[Node]:
@@ -175,11 +173,19 @@ def split(node: Node, blocks: int, symbol_bytes: int, ghost_id: int) -> Node:
     parent, cut = node.parent, blocks * symbol_bytes
     assert parent is not None
     assert 0 < blocks < len(node.pages)
-    upper = Node(parent, node.edge[:cut], node.pages[:blocks], node.first_block, node.ghost_id)
+    edge, pages = node.edge, node.pages
+    # Copy the smaller half and cut it off the larger one in place: a 128 k-token run has half a megabyte.
+    if 2 * cut <= len(edge):
+        upper = Node(parent, edge[:cut], pages[:blocks], node.first_block, node.ghost_id)
+        del edge[:cut]
+        del pages[:blocks]
+    else:
+        node.edge, node.pages = edge[cut:], pages[blocks:]
+        del edge[cut:]
+        del pages[blocks:]
+        upper = Node(parent, edge, pages, node.first_block, node.ghost_id)
     attach(parent, upper, symbol_bytes)
     upper.names, node.names = node.names[: NAME_BYTES * blocks], node.names[NAME_BYTES * blocks :]
-    # Copies, not ``del edge[:cut]``: a bytearray cut at the front keeps up to twice the memory that it needs.
-    node.edge, node.pages = node.edge[cut:], node.pages[blocks:]
     node.first_block += blocks
     node.ghost_id = ghost_id
     upper.hold = 1 if node.hold else 0

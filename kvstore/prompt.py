@@ -25,7 +25,6 @@ TokenIds: TypeAlias = "NDArray[np.integer] | array[int] | Sequence[int] | memory
 
 _TOKEN_BYTES: Final = 4
 _INT32: Final = np.dtype("<i4")
-_or = np.bitwise_or.reduce
 _CHUNK: Final = 1024  # star-arguments above ~10 k items get slower than this
 _PACK_CHUNK: Final = struct.Struct(f"<{_CHUNK}i").pack
 _MEDIA_TAG: Final = b"kvstore-media-v1"
@@ -153,8 +152,9 @@ def pack_tokens(tokens: TokenIds) -> bytes:
         InvalidRequest: an id outside ``[0, 2**31)``, floats, bools, or not one row of integers.
     """
     if isinstance(tokens, np.ndarray):
-        # The hot path. One pass of OR finds any top bit: 1 us at 1 k tokens, 7 us at 128 k.
-        if tokens.dtype == _INT32 and tokens.ndim == 1 and _or(tokens) >= 0:
+        # The hot path. The least id finds any top bit; argmin is the cheapest reduction there is, 0.2 us at 1 k tokens
+        # and 5.5 at 128 k, where min, max and bitwise_or cost 0.9 and 7.
+        if tokens.dtype == _INT32 and tokens.ndim == 1 and tokens.size and tokens.item(tokens.argmin()) >= 0:
             return tokens.tobytes()
         return _packed_array(tokens)
     if isinstance(tokens, array | memoryview):
