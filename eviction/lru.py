@@ -72,11 +72,13 @@ class LruPolicy(Generic[K]):
 
     def remove(self, key: K) -> None:
         """Forget the run."""
+        if self._order.pop(key, None) is not None:
+            self._offered.discard(key)
+            return
+        assert key in self._aside, f"unknown run: {key!r}"
         if key in self._offered:
             self.withdraw(key)
-        if self._order.pop(key, None) is None:
-            assert key in self._aside, f"unknown run: {key!r}"
-            del self._aside[key]
+        del self._aside[key]
 
     def split(self, key: K, upper: K, upper_block_count: int, *, ghost_id: int) -> None:
         """Both halves are as recent as the whole was."""
@@ -125,7 +127,7 @@ class LruPolicy(Generic[K]):
         """Offered runs, longest unused first, each as a whole."""
         if self._met:
             self._set_aside()
-        return self._walk()
+        return self._merged_walk() if self._aside else self._plain_walk()
 
     def check_invariants(self) -> None:
         """Each run is in one place, stamps rise towards the hot end, and no two runs on offer share one. O(runs)."""
@@ -139,9 +141,17 @@ class LruPolicy(Generic[K]):
         assert late == {key: stamp for key, stamp in self._aside.items() if key in self._offered}
         self._late.check_invariants()
 
-    def _walk(self) -> Iterator[tuple[K, int]]:
+    def _plain_walk(self) -> Iterator[tuple[K, int]]:
         offered, met = self._offered, self._met
-        late_walk = self._late.walk() if self._late else iter(())
+        for key in self._order:
+            if key in offered:
+                yield key, WHOLE_RUN
+            else:
+                met.append(key)
+
+    def _merged_walk(self) -> Iterator[tuple[K, int]]:
+        offered, met = self._offered, self._met
+        late_walk = self._late.walk()
         late = next(late_walk, None)
         for key, stamp in self._order.items():
             if key not in offered:

@@ -114,10 +114,10 @@ def _evictions(residency: Residency, symbols: bytes, space: Namespace, hit: int,
     width = space.format.symbol_bytes
     state = xxhash.xxh3_64(seed=int.from_bytes(space.digest[:8], "little"))
     found: list[Eviction] = []
-    reach = hit
+    reach, by_run = hit, residency.log.by_run()
     for block in range(full):
         state.update(symbols[block * width : (block + 1) * width])
-        gone = residency.log.of_run(state.intdigest())
+        gone = by_run.get(state.intdigest())
         if gone is not None and gone.first_block in (block, reach):
             found.append(gone)
             reach = gone.first_block + len(gone.symbols) // width

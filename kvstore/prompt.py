@@ -211,6 +211,8 @@ def join_names(names: NDArray[np.integer] | Sequence[bytes]) -> tuple[int, bytes
         if names.ndim != 1 or names.dtype.kind not in "iu":
             raise InvalidRequest(f"names must be one row of integers, got {names.dtype} of shape {names.shape}")
         return names.dtype.itemsize, names.astype(names.dtype.newbyteorder("<"), copy=False).tobytes()
+    if isinstance(names, set | frozenset | dict) or not isinstance(names, Iterable):
+        raise InvalidRequest(f"block names come in an order, got {type(names).__name__}")
     parts = list(names)
     widths = {len(name) for name in parts if isinstance(name, bytes)}
     if len(widths) > 1 or not all(isinstance(name, bytes) for name in parts) or widths == {0}:

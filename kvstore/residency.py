@@ -185,6 +185,7 @@ class Residency:
             self.log.note(node.ghost_id, end - taken, end, symbols, reason, now_ns, by)
             left -= taken
         self.log.block_counts[reason] += count
+        self.log.forget_oldest()
         return array("i", b"".join(freed))
 
     def forget(self, *, now_ns: int) -> tuple[array[int], list[Root]]:
@@ -207,6 +208,7 @@ class Residency:
                 root.lost = True
                 lost.append(root)
         self.log.block_counts[EvictionReason.RESET] += self.cached_count
+        self.log.forget_oldest()
         self.roots.clear()
         self.cached_count = self.evictable_count = self.node_count = 0
         return freed, lost
