@@ -91,7 +91,9 @@ class BlockAllocator:
         count = len(pages)
         if not count:
             return
-        if count == 1 and type(pages) is array:  # the last, partial page of a request that ends
+        if (
+            count == 1 and type(pages) is array and pages.typecode == "i"
+        ):  # the last, partial page of a request that ends
             self._give_one(pages[0])
             return
         ids = self._checked_out(pages)

@@ -35,6 +35,13 @@ class BlockFormat:
     block_tokens: int
 
     def __post_init__(self) -> None:
+        if not isinstance(self.kind, SymbolKind):
+            raise ConfigError(f"kind must be a SymbolKind, got {self.kind!r}")
+        for name in ("symbol_bytes", "block_tokens"):
+            value = getattr(self, name)
+            # 16.0 and True would spell another namespace than 16 and 1, and nobody would see why nothing hits.
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ConfigError(f"{name} must be a whole number, got {value!r}")
         if not 1 <= self.block_tokens <= _BLOCK_TOKENS_MAX:
             raise ConfigError(f"block_tokens must lie in [1, {_BLOCK_TOKENS_MAX}], got {self.block_tokens}")
         if self.kind is SymbolKind.TOKENS and self.symbol_bytes != _TOKEN_BYTES * self.block_tokens:
@@ -47,6 +54,8 @@ class BlockFormat:
     @classmethod
     def of_tokens(cls, block_tokens: int) -> BlockFormat:
         """Blocks are compared by their tokens: exact, no hash can collide."""
+        if not isinstance(block_tokens, int):
+            raise ConfigError(f"block_tokens must be a whole number, got {block_tokens!r}")
         return cls(kind=SymbolKind.TOKENS, symbol_bytes=_TOKEN_BYTES * block_tokens, block_tokens=block_tokens)
 
     @classmethod

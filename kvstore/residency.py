@@ -77,11 +77,15 @@ class Residency:
         width = root.symbol_bytes
         limit = blocks * width
         node, at = walk(node, symbols, limit, width)
-        if at < limit and node.children:
-            child = node.children.get(symbols[at : at + width])
-            if child is not None:
-                return self._split(child, shared_blocks(child, symbols, at, limit, width), root, symbols)
-        return node
+        return self.descend_inside(node, root, symbols, at, limit) if at < limit and node.children else node
+
+    def descend_inside(self, node: Node, root: Root, symbols: bytes, at: int, limit: int) -> Node:
+        """The rest of ``descend`` where a walk to ``node`` has ended at byte ``at`` and a child may match in part."""
+        width = root.symbol_bytes
+        child = node.children.get(symbols[at : at + width])
+        if child is None:
+            return node
+        return self._split(child, shared_blocks(child, symbols, at, limit, width), root, symbols)
 
     def pin(self, node: Node) -> None:
         """Protect the path to the end of ``node``. Cost: O(nodes that were not held)."""

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from kvstore.core import Core
 from kvstore.errors import InvalidRequest, SequenceLost
 from kvstore.namespace import SymbolKind
-from kvstore.prefix_tree import Node, Root, pages_to
+from kvstore.prefix_tree import Node, Root, pages_to, walk
 from kvstore.prompt import Prompt, TokenIds, fold_media, join_names, pack_tokens
 
 __all__ = ["Commit", "Sequence"]
@@ -111,10 +111,16 @@ class Sequence:
         core, root = self._core, self._root
         block_tokens, tokens = core.block_tokens, self.token_count
         residency = core.residency
-        node = root if self._skip_read else residency.descend(root, root, symbols, tokens // block_tokens)
+        node: Node = root
+        if not self._skip_read:  # ``residency.descend``, written out: the hottest lines of all
+            limit = tokens // block_tokens * root.symbol_bytes
+            node, at = walk(root, symbols, limit, root.symbol_bytes)
+            if at < limit and node.children:
+                node = residency.descend_inside(node, root, symbols, at, limit)
         residency.pin(node)
         self._node = node
-        self._pages = pages = pages_to(node, (tokens - 1) // block_tokens)
+        usable = (tokens - 1) // block_tokens
+        self._pages = pages = node.pages[:usable] if node.parent is root else pages_to(node, usable)
         self._shared = shared = len(pages)
         #: leading tokens whose KV is ready to use; at least the last token is left to compute
         self.cached_tokens = shared * block_tokens
@@ -170,7 +176,8 @@ class Sequence:
         through = _position(through)
         core = self._core
         with core.lock:
-            core.sweep()
+            if core.dropped:
+                core.sweep()
             need = self.pages_short(through)
             self.grant(core.take(need, by=self.request_id) if need else _NO_PAGES)
 
@@ -226,7 +233,8 @@ class Sequence:
         through = _position(through)
         core = self._core
         with core.lock:
-            self.check_running()
+            if self._state != _RUNNING or self._root.lost:
+                self.check_running()
             full = through // core.block_tokens
             if through > self.token_count:
                 raise InvalidRequest(f"cannot commit through {through}: {self.token_count} tokens are known")
@@ -236,7 +244,8 @@ class Sequence:
                 )
             if self._skip_write or full <= self._shared:
                 return Commit(self._shared * core.block_tokens, _NOTHING)
-            remapped = self._join_tree(full, fold=fold)
+            node = self._node
+            remapped = self._join_tree(full, fold) if node.children or node.end_block > self._shared else _NOTHING
             if full > self._shared:
                 self._publish(full)
             return Commit(self._shared * core.block_tokens, remapped)
@@ -288,8 +297,12 @@ class Sequence:
         """The request ended: free what was not committed, unpin the rest and tell the policy that it was used.
         Idempotent.
         """
-        with self._core.lock:
+        lock = self._core.lock
+        lock.acquire()  # as ``with``, at half its cost: begin and release are the two calls that every request makes
+        try:
             self.end(used=True)
+        finally:
+            lock.release()
 
     def abandon(self) -> None:
         """As ``release``, but the request counts neither as admitted nor as a use: it was refused or broke off.
@@ -329,8 +342,10 @@ class Sequence:
 
     def pages_short(self, through: int) -> int:
         """With the lock held: pages that a reservation through this position would have to take; checks that it may."""
-        self.check_running()
-        return max(0, -(-through // self._core.block_tokens) - len(self._pages))
+        if self._state != _RUNNING or self._root.lost:
+            self.check_running()
+        need = -(-through // self._core.block_tokens) - len(self._pages)
+        return need if need > 0 else 0
 
     def grant(self, pages: array[int]) -> None:
         """With the lock held: a reservation succeeded, which admits the request."""
@@ -350,7 +365,7 @@ class Sequence:
             own += self._private
         return self._node, own
 
-    def _join_tree(self, full: int, *, fold: bool) -> range:
+    def _join_tree(self, full: int, fold: bool) -> range:
         """Follow the tree as far as it has our next blocks, and fold them."""
         core, residency, node = self._core, self._core.residency, self._node
         if node.children and node.end_block < full:
