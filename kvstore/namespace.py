@@ -54,7 +54,7 @@ class BlockFormat:
     @classmethod
     def of_tokens(cls, block_tokens: int) -> BlockFormat:
         """Blocks are compared by their tokens: exact, no hash can collide."""
-        if not isinstance(block_tokens, int):
+        if isinstance(block_tokens, bool) or not isinstance(block_tokens, int):
             raise ConfigError(f"block_tokens must be a whole number, got {block_tokens!r}")
         return cls(kind=SymbolKind.TOKENS, symbol_bytes=_TOKEN_BYTES * block_tokens, block_tokens=block_tokens)
 

@@ -60,6 +60,10 @@ class Layout:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise LayoutError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if not isinstance(self.element, ElementType):
+            raise LayoutError(f"element must be an ElementType, got {self.element!r}")
+        if isinstance(self.group, bool) or not isinstance(self.group, int) or self.group < 0:
+            raise LayoutError(f"group must be a whole number from 0, got {self.group!r}")
 
     @property
     def page_shape(self) -> tuple[int, ...]:
