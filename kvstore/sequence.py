@@ -200,6 +200,7 @@ class Sequence:
             InvalidRequest: the names do not fit the format or the count, or the sequence has ended.
         """
         width, packed = join_names(names)
+        token_count = _position(token_count)
         with self._core.lock:
             blocks = self._root.namespace.format
             if blocks.kind is not SymbolKind.NAMES:
