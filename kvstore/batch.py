@@ -32,6 +32,8 @@ class SequenceBatch:
     def __init__(self, core: Core, sequences: tuple[Sequence, ...]) -> None:
         if len(set(map(id, sequences))) != len(sequences):
             raise InvalidRequest("a sequence is in the batch twice")
+        for member in sequences:
+            member.check_batched(core)
         self._core = core
         self.sequences = sequences
         self._tail = np.zeros((len(sequences), core.block_tokens), np.int32)  # appended, not yet known to the sequence
@@ -98,11 +100,17 @@ class SequenceBatch:
         """
         block_tokens = self._core.block_tokens
         through = self._row_of_integers("positions", through)
-        if (through > self._counts).any() or (through > self._room).any():
-            raise InvalidRequest("cannot commit past the known tokens or the reserved pages of a sequence")
+        if (through > self._counts).any():
+            raise InvalidRequest("cannot commit past the known tokens of a sequence")
         crossing = np.flatnonzero(through // block_tokens > self._shared // block_tokens)
         if not crossing.size:
             return {}
+        # Asked anew: a member may have reserved by itself since.
+        if any(
+            through[row] // block_tokens * block_tokens > self.sequences[row].reserved_tokens
+            for row in crossing.tolist()
+        ):
+            raise InvalidRequest("cannot commit past the reserved pages of a sequence")
         self._flush_rows(crossing)
         done = {}
         for row in crossing.tolist():

@@ -89,12 +89,13 @@ def _missing(residency: Residency, symbols: bytes, space: Namespace, hit: int, f
     at, width = hit, space.format.symbol_bytes
     for gone in _evictions(residency, symbols, space, hit, full):
         same = _common_bytes(gone.symbols, symbols[gone.first_block * width : full * width]) // width
-        if gone.first_block < at or not same:
+        start, end = max(at, gone.first_block), gone.first_block + same  # its head may have come back since
+        if start >= end:
             continue
-        if at < gone.first_block:
-            spans.append(Span(start_block=at, end_block=gone.first_block, fate=BlockFate.UNSEEN))
-        at = gone.first_block + same
-        spans.append(Span(start_block=gone.first_block, end_block=at, fate=BlockFate.EVICTED, eviction=gone))
+        if at < start:
+            spans.append(Span(start_block=at, end_block=start, fate=BlockFate.UNSEEN))
+        spans.append(Span(start_block=start, end_block=end, fate=BlockFate.EVICTED, eviction=gone))
+        at = end
     if at == hit:
         foreign = _elsewhere(residency, symbols, space, full)
         if foreign is not None and foreign.end_block > hit:

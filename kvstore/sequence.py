@@ -335,6 +335,13 @@ class Sequence:
         if residency.cached_count > core.retained_count_max:
             core.trim(by=self.request_id)
 
+    def check_batched(self, core: Core) -> None:
+        """Raise unless a batch of this core may count this sequence's tokens."""
+        if self._core is not core:
+            raise InvalidRequest("a sequence of another store")
+        if self._root.namespace.format.kind is not SymbolKind.TOKENS:
+            raise InvalidRequest("a batch is of sequences known by tokens, this one is known by names")
+
     def check_running(self) -> None:
         """Raise unless the sequence runs and has its prefix; see ``reserve``."""
         self._check_not_lost()

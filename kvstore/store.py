@@ -62,8 +62,8 @@ class KVStore:
         if allocator.page_count > device.page_count:
             raise ConfigError(f"the allocator hands out {allocator.page_count} pages, the pool has {device.page_count}")
         retained = device.page_count if retained_page_count_max is None else retained_page_count_max
-        if retained < 0:
-            raise ConfigError(f"retained_page_count_max cannot be negative, got {retained}")
+        if isinstance(retained, bool) or not isinstance(retained, int) or retained < 0:
+            raise ConfigError(f"retained_page_count_max must be a whole number from 0, got {retained!r}")
         self._device = device
         self._core = Core(
             allocator,
@@ -226,6 +226,10 @@ class KVStore:
             return dropped
 
     def _symbols(self, prompt: Prompt, namespace: Namespace | None) -> tuple[Namespace, bytes]:
+        if type(prompt) is not Prompt:
+            raise InvalidRequest(
+                f"a Prompt is needed, got {type(prompt).__name__}; make one with Prompt.of_tokens(...)"
+            )
         space = self.namespace if namespace is None else namespace
         self._check_fits(space)
         return space, prompt.block_symbols(space.format)
