@@ -34,6 +34,7 @@ class Core:
         "block_tokens",
         "counters",
         "dropped",
+        "interruption_count",
         "live",
         "lock",
         "lost",
@@ -41,7 +42,6 @@ class Core:
         "now_ns",
         "residency",
         "retained_count_max",
-        "stop_count",
     )
 
     def __init__(
@@ -65,8 +65,13 @@ class Core:
         self.dropped: deque[Sequence] = (
             deque()
         )  #: appended to by finalizers, which may run anywhere and so must not take the lock
-        self.stop_count = 0  #: sequences that stopped running so far: a batch then looks at its members again
+        self.interruption_count = 0  #: parked sequences and forced resets
         self.lost: list[Root] = []  #: roots out of matching whose runs are still held
+
+    @property
+    def stop_count(self) -> int:
+        """Grows whenever a sequence stops running, by its end, by preemption or by a forced reset."""
+        return self.next_ordinal - len(self.live) + self.interruption_count
 
     def take(self, count: int, *, by: int | str | None) -> array[int]:
         """``count`` pages, free ones first, then by evicting exactly the shortfall.

@@ -34,7 +34,7 @@ class Eviction(NamedTuple):
 
 #: One eviction as it is written down, a plain tuple since that costs a third of a named one: ghost id of the run's
 #: first block, first block, end block, symbols, reason, when, by whom.
-_Record: TypeAlias = tuple[int, int, int, bytearray, EvictionReason, int, "int | str | None"]
+_Record: TypeAlias = tuple[int, int, int, bytes | bytearray, EvictionReason, int, "int | str | None"]
 
 
 @final
@@ -53,7 +53,7 @@ class EvictionLog:
         ghost_id: int,
         first_block: int,
         end_block: int,
-        symbols: bytearray,
+        symbols: bytes | bytearray,
         reason: EvictionReason,
         now_ns: int,
         by: int | str | None,

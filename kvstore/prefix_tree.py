@@ -48,10 +48,10 @@ class Node:
     __slots__ = ("children", "edge", "first_block", "ghost_id", "hold", "names", "pages", "parent", "pins")
 
     def __init__(
-        self, parent: Node | None, edge: bytearray, pages: array[int], first_block: int, ghost_id: int
+        self, parent: Node | None, edge: bytes | bytearray, pages: array[int], first_block: int, ghost_id: int
     ) -> None:
         self.parent = parent
-        self.edge = edge  #: symbols of the run's blocks
+        self.edge = edge  #: symbols of the run's blocks; a prompt's own snapshot until the run is changed in place
         self.pages = pages  #: page ids, one for each block
         self.children = _NO_CHILDREN
         self.first_block = first_block
@@ -77,7 +77,7 @@ class Root(Node):
     __slots__ = ("lost", "namespace", "seed", "symbol_bytes")
 
     def __init__(self, namespace: Namespace) -> None:
-        super().__init__(None, bytearray(), array("i"), 0, 0)
+        super().__init__(None, b"", array("i"), 0, 0)
         self.namespace = namespace
         self.lost = False  #: a forced reset took it out of matching while sequences still hold runs of it
         self.symbol_bytes = namespace.format.symbol_bytes
@@ -158,7 +158,8 @@ def detach(node: Node, symbol_bytes: int) -> None:
 def lengthen(node: Node, edge: memoryview, pages: array[int]) -> None:
     """Append blocks to a run without children. Amortised O(blocks appended)."""
     assert not node.children
-    node.edge += edge
+    node.edge = longer = _editable(node.edge)
+    longer += edge
     node.pages += pages
 
 
@@ -177,13 +178,12 @@ def split(node: Node, blocks: int, symbol_bytes: int, ghost_id: int) -> Node:
     # Copy the smaller half and cut it off the larger one in place: a 128 k-token run has half a megabyte.
     if 2 * cut <= len(edge):
         upper = Node(parent, edge[:cut], pages[:blocks], node.first_block, node.ghost_id)
-        del edge[:cut]
+        node.edge = _without_head(edge, cut)
         del pages[:blocks]
     else:
         node.edge, node.pages = edge[cut:], pages[blocks:]
-        del edge[cut:]
         del pages[blocks:]
-        upper = Node(parent, edge, pages, node.first_block, node.ghost_id)
+        upper = Node(parent, _without_tail(edge, cut), pages, node.first_block, node.ghost_id)
     attach(parent, upper, symbol_bytes)
     upper.names, node.names = node.names[: NAME_BYTES * blocks], node.names[NAME_BYTES * blocks :]
     node.first_block += blocks
@@ -204,7 +204,8 @@ def merge_into_child(upper: Node, symbol_bytes: int) -> Node:
     else:
         child.names = upper.names
     # Appending to the upper half's own storage is amortised O(child): a chat's long head is not copied at each turn.
-    upper.edge += child.edge
+    upper.edge = longer = _editable(upper.edge)
+    longer += child.edge
     upper.pages += child.pages
     child.edge, child.pages = upper.edge, upper.pages
     child.first_block, child.ghost_id = upper.first_block, upper.ghost_id
@@ -212,12 +213,13 @@ def merge_into_child(upper: Node, symbol_bytes: int) -> Node:
     return child
 
 
-def cut_tail(node: Node, blocks: int, symbol_bytes: int) -> tuple[array[int], bytearray]:
+def cut_tail(node: Node, blocks: int, symbol_bytes: int) -> tuple[array[int], bytes | bytearray]:
     """Take the deepest ``blocks`` blocks off a run that keeps at least one; returns their pages and symbols."""
     assert 0 < blocks < len(node.pages)
     pages, symbols = node.pages[-blocks:], node.edge[-blocks * symbol_bytes :]
     del node.pages[-blocks:]
-    del node.edge[-blocks * symbol_bytes :]
+    node.edge = shorter = _editable(node.edge)
+    del shorter[-blocks * symbol_bytes :]
     node.names = node.names[: NAME_BYTES * len(node.pages)]
     return pages, symbols
 
@@ -229,3 +231,22 @@ def nodes_below(node: Node) -> Iterator[Node]:
         found = stack.pop()
         yield found
         stack.extend(found.children.values())
+
+
+def _editable(edge: bytes | bytearray) -> bytearray:
+    """An edge that may be changed in place; the first time, a copy of the snapshot that it began as."""
+    return edge if type(edge) is bytearray else bytearray(edge)
+
+
+def _without_head(edge: bytes | bytearray, cut: int) -> bytes | bytearray:
+    if type(edge) is bytearray:
+        del edge[:cut]
+        return edge
+    return edge[cut:]
+
+
+def _without_tail(edge: bytes | bytearray, cut: int) -> bytes | bytearray:
+    if type(edge) is bytearray:
+        del edge[cut:]
+        return edge
+    return edge[:cut]

@@ -87,6 +87,14 @@ class Residency:
             return node
         return self._split(child, shared_blocks(child, symbols, at, limit, width), root, symbols)
 
+    def cut_above(self, node: Node, blocks: int, root: Root, symbols: bytes) -> Node:
+        """The node on the path to ``node`` that ends after ``blocks`` blocks, inside ``node`` or where it begins."""
+        inside = blocks - node.first_block
+        if inside:
+            return self._split(node, inside, root, symbols)
+        assert node.parent is not None
+        return node.parent
+
     def pin(self, node: Node) -> None:
         """Protect the path to the end of ``node``. Cost: O(nodes that were not held)."""
         node.pins += 1
@@ -133,7 +141,10 @@ class Residency:
         width, first, blocks = root.symbol_bytes, parent.end_block, len(pages)
         with memoryview(symbols) as view:
             ghost_id = xxhash.xxh3_64_intdigest(view[: (first + 1) * width], root.seed)
-            node = Node(parent, bytearray(view[first * width : (first + blocks) * width]), pages, first, ghost_id)
+            # A prompt of whole blocks of which nothing was cached becomes the edge as it is: its snapshot is immutable.
+            whole = not first and type(symbols) is bytes and len(symbols) == blocks * width
+            edge = symbols if whole else bytearray(view[first * width : (first + blocks) * width])
+            node = Node(parent, edge, pages, first, ghost_id)
         attach(parent, node, width)
         node.pins = node.hold = 1
         parent.pins -= 1  # its hold stays: the pin became a held child
@@ -203,7 +214,7 @@ class Residency:
         for root in self.roots.values():
             for node in list(nodes_below(root)):
                 self.policy.remove(node)
-                symbols = bytearray(node.edge)  # a copy: a held run lives on
+                symbols = bytes(node.edge)  # a copy: a held run lives on
                 self.log.note(
                     node.ghost_id, node.first_block, node.end_block, symbols, EvictionReason.RESET, now_ns, None
                 )

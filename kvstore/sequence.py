@@ -179,6 +179,8 @@ class Sequence:
             if core.dropped:
                 core.sweep()
             need = self.pages_short(through)
+            if need and self._node.end_block > self._shared:
+                self._let_last_block_go(need)
             self.grant(core.take(need, by=self.request_id) if need else _NO_PAGES)
 
     def append(self, tokens: TokenIds) -> None:
@@ -272,7 +274,7 @@ class Sequence:
             self._node, self._grown = self._root, None
             self._pages, self._shared, self.cached_tokens = array("i"), 0, 0
             self._state = _PARKED
-            core.stop_count += 1
+            core.interruption_count += 1
             core.trim(by=self.request_id)
 
     def resume(self) -> int:
@@ -318,7 +320,6 @@ class Sequence:
             return
         core, node = self._core, self._node
         del core.live[self._ordinal]
-        core.stop_count += 1
         if self._root.lost:
             self._end_lost()
             return
@@ -372,6 +373,20 @@ class Sequence:
         if self._private is not None:
             own += self._private
         return self._node, own
+
+    def _let_last_block_go(self, need: int) -> None:
+        """Stop pinning the tree's copy of the last block, if its page is the one that a reservation lacks.
+
+        Where the whole prompt was found, its last block is computed again into a page of our own; with the tree's copy
+        pinned meanwhile, a prompt as long as the pool could never run twice.
+        """
+        core, residency, node = self._core, self._core.residency, self._node
+        available = core.allocator.free_count + residency.evictable_count
+        if need == available + 1 and node.hold == 1:
+            upper = residency.cut_above(node, self._shared, self._root, bytes(self._symbols))
+            residency.pin(upper)
+            residency.unpin(node)
+            self._node = upper
 
     def _join_tree(self, full: int, fold: bool) -> range:
         """Follow the tree as far as it has our next blocks, and fold them."""

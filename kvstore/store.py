@@ -222,7 +222,7 @@ class KVStore:
             freed, lost = residency.forget(now_ns=core.now_ns())
             core.allocator.give(freed)
             core.lost += lost
-            core.stop_count += len(lost)
+            core.interruption_count += 1
             return dropped
 
     def _symbols(self, prompt: Prompt, namespace: Namespace | None) -> tuple[Namespace, bytes]:
