@@ -155,7 +155,7 @@ def pack_tokens(tokens: TokenIds) -> bytes:
     if isinstance(tokens, np.ndarray):
         # The hot path. The least id finds any top bit; argmin is the cheapest reduction there is, 0.2 us at 1 k tokens
         # and 5.5 at 128 k, where min, max and bitwise_or cost 0.9 and 7.
-        if tokens.dtype == _INT32 and tokens.ndim == 1 and tokens.size and tokens.item(tokens.argmin()) >= 0:
+        if tokens.dtype is _INT32 and tokens.ndim == 1 and tokens.size and tokens.item(tokens.argmin()) >= 0:
             return tokens.tobytes()
         return _packed_array(tokens)
     if isinstance(tokens, array | memoryview):

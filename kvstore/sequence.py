@@ -33,6 +33,7 @@ from kvstore.prompt import Prompt, TokenIds, fold_media, join_names, pack_tokens
 
 __all__ = ["Commit", "Sequence"]
 
+_INT32: Final = np.dtype(np.int32)  # a dtype costs 0.1 us less than the type it is made of
 _NOTHING: Final = range(0)
 _NO_PAGES: Final = array("i")
 _RUNNING, _PARKED, _ENDED = "running", "parked", "ended"
@@ -151,7 +152,7 @@ class Sequence:
         """Page ids in token order: [blocks reserved or shared] int32, a read-only snapshot. Empty once ended or
         parked.
         """
-        return np.frombuffer(self._pages.tobytes(), np.int32)
+        return np.frombuffer(self._pages.tobytes(), _INT32)
 
     @property
     def reserved_tokens(self) -> int:
