@@ -116,6 +116,7 @@ def test_an_eviction_is_found_however_its_run_was_split_and_joined() -> None:
     assert store.stats().nodes == 1, "the branch went, so the halves are one run again"
     _evict(store, 6)
     assert _of(store, range(24)) == [(0, 6, _GONE)]
+    assert _of(store, [*range(4), 8, 8, 8, 8]) == [(0, 1, _GONE), (1, 2, _UNSEEN)], "also before the joint"
 
 
 def test_what_a_chat_grew_turn_by_turn_is_found_when_it_goes() -> None:
