@@ -88,6 +88,7 @@ class Sequence:
         begun_ns: int,
     ) -> None:
         """Match and pin. Called by the store, with the lock held."""
+        self._state = _ENDED  # until there is something to end
         self._core = core
         self._root = root
         self._symbols: bytes | bytearray = symbols
@@ -97,7 +98,6 @@ class Sequence:
         self._admitted = False
         self._grown: Node | None = None
         self._private: array[int] | None = None
-        self._state = _RUNNING
         self.request_id = request_id
         self.begun_ns = begun_ns
         self.prompt_tokens = self.token_count = prompt.token_count
@@ -106,6 +106,7 @@ class Sequence:
         core.live[ordinal] = weakref.ref(self)
         #: leading tokens that were resident at begin, in whole blocks; all of them are pinned
         self.matched_tokens = self._match(symbols)
+        self._state = _RUNNING
 
     def _match(self, symbols: bytes) -> int:
         """Find and pin; returns the tokens found."""
@@ -144,7 +145,7 @@ class Sequence:
 
     def __del__(self) -> None:
         # May run at any moment in any thread, also while this very thread holds the lock: only queue it.
-        if getattr(self, "_state", _ENDED) != _ENDED:
+        if self._state != _ENDED:
             self._core.dropped.append(self)
 
     @property
@@ -333,7 +334,7 @@ class Sequence:
             residency.used(self, node)
         residency.unpin(node)
         self._state = _ENDED
-        self._pages = array("i")
+        self._pages = _NO_PAGES
         if residency.cached_count > core.retained_count_max:
             core.trim(by=self.request_id)
 
