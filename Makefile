@@ -17,7 +17,7 @@ help:  ## show this list
 
 run: $(RUN)  ## replay a built-in workload, LRU beside the offline optimum, and write an HTML report
 	@mkdir -p $(dir $(REPORT))
-	$(BIN)/kvsim replay $(TRACE) --device-tokens 10% --policy lru,optimal --report $(REPORT)
+	$(BIN)/kvsim replay $(TRACE) --device-tokens 2% --policy lru,optimal --report $(REPORT)
 	@echo "report: $(abspath $(REPORT))"
 
 test: lint test-fast  ## everything that CI runs: format, lint, types, layers, tests
