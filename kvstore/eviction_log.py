@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections import deque
+from collections.abc import Hashable
 from typing import Final, NamedTuple, TypeAlias, final
 
-__all__ = ["Eviction", "EvictionLog", "EvictionReason"]
+__all__ = ["Eviction", "EvictionLog", "EvictionReason", "Evictions"]
 
 #: Bounds of the memory: evictions, and bytes of the symbols that they took along (256 k tokens). Enough for the last
 #: seconds of a busy pool; the bytes are the edges of dropped runs, which move here and are not copied.
@@ -32,9 +33,16 @@ class Eviction(NamedTuple):
     by: int | str | None  #: the request that needed the room, under the name that its caller gave
 
 
-#: One eviction as it is written down, a plain tuple since that costs a third of a named one: ghost id of the run's
-#: first block, first block, end block, symbols, reason, when, by whom.
-_Record: TypeAlias = tuple[int, int, int, bytes | bytearray, EvictionReason, int, "int | str | None"]
+class Evictions(NamedTuple):
+    """What is remembered, found by what is known for sure of where it was."""
+
+    of_runs: dict[int, Eviction]  #: of runs that are gone, by the ghost id of their first block
+    of_tails: dict[Hashable, Eviction]  #: of the tails of runs that live on, by the run
+
+
+#: One eviction as it is written down, a plain tuple since that costs a third of a named one: the run, ghost id of its
+#: first block or None if it lives on, first block, end block, symbols, reason, when, by whom.
+_Record: TypeAlias = "tuple[Hashable, int | None, int, int, bytes | bytearray, EvictionReason, int, int | str | None]"
 
 
 @final
@@ -50,7 +58,8 @@ class EvictionLog:
 
     def note(
         self,
-        ghost_id: int,
+        run: Hashable,
+        ghost_id: int | None,
         first_block: int,
         end_block: int,
         symbols: bytes | bytearray,
@@ -61,26 +70,31 @@ class EvictionLog:
         """A run lost its blocks ``[first_block, end_block)``, which had these symbols; they are ours now.
 
         Args:
-            ghost_id: of the run's first block.
+            run: by identity: whatever is split or joined, it is what the tail hung on.
+            ghost_id: of the first block of a run that is gone; None for one that lost only its tail.
         """
-        self._records.append((ghost_id, first_block, end_block, symbols, reason, now_ns, by))
+        self._records.append((run, ghost_id, first_block, end_block, symbols, reason, now_ns, by))
         self._byte_count += len(symbols)
 
     def forget_oldest(self) -> None:
         """Return to the bounds; the owner calls it once for all the runs of one eviction."""
         records = self._records
         while self._byte_count > _BYTES_MAX or len(records) > _RECORDS_MAX:
-            self._byte_count -= len(records.popleft()[3])
+            self._byte_count -= len(records.popleft()[4])
 
-    def by_run(self) -> dict[int, Eviction]:
-        """The last eviction from each run, by the ghost id of its first block. O(records).
+    def read(self) -> Evictions:
+        """The last eviction of each run. O(records).
 
         A tail may go block by block: pieces that adjoin are one eviction to people.
         """
-        found: dict[int, Eviction] = {}
-        for ghost_id, first_block, end_block, edge, reason, now_ns, by in self._records:
-            symbols, before = bytes(edge), found.get(ghost_id)
+        found = Evictions({}, {})
+        for run, ghost_id, first_block, end_block, edge, reason, now_ns, by in self._records:
+            symbols, before = bytes(edge), found.of_tails.pop(run, None)
             if before is not None and before.first_block == end_block:
                 symbols += before.symbols
-            found[ghost_id] = Eviction(first_block, symbols, reason, now_ns, by)
+            gone = Eviction(first_block, symbols, reason, now_ns, by)
+            if ghost_id is None:
+                found.of_tails[run] = gone
+            else:
+                found.of_runs[ghost_id] = gone
         return found

@@ -10,7 +10,7 @@ import xxhash
 
 from kvstore.eviction_log import Eviction
 from kvstore.namespace import Namespace, SymbolKind
-from kvstore.prefix_tree import Root, walk
+from kvstore.prefix_tree import Node, Root, walk
 from kvstore.prompt import Prompt
 from kvstore.residency import Residency
 
@@ -107,22 +107,28 @@ def _missing(residency: Residency, symbols: bytes, space: Namespace, hit: int, f
 
 
 def _evictions(residency: Residency, symbols: bytes, space: Namespace, hit: int, full: int) -> list[Eviction]:
-    """Evictions from this very prefix, by first block.
-
-    A run that went whole is vouched for by its ghost id. Of a run that lost its tail, the part before the tail must be
-    known to be ours: resident, or gone as the piece before.
+    """Evictions from this very prefix, by first block: of runs that began somewhere on it, and of the tail of the run
+    where its match ends.
     """
-    width = space.format.symbol_bytes
+    width, log = space.format.symbol_bytes, residency.log.read()
+    found = []
+    tail = log.of_tails.get(_run_at(residency, symbols, space, hit)) if hit else None
+    if tail is not None and tail.first_block == hit:
+        found.append(tail)
     state = xxhash.xxh3_64(seed=int.from_bytes(space.digest[:8], "little"))
-    found: list[Eviction] = []
-    reach, by_run = hit, residency.log.by_run()
     for block in range(full):
         state.update(symbols[block * width : (block + 1) * width])
-        gone = by_run.get(state.intdigest())
-        if gone is not None and gone.first_block in (block, reach):
+        gone = log.of_runs.get(state.intdigest())
+        if gone is not None and gone.first_block == block:
             found.append(gone)
-            reach = gone.first_block + len(gone.symbols) // width
     return sorted(found, key=lambda gone: (gone.first_block, -gone.now_ns))
+
+
+def _run_at(residency: Residency, symbols: bytes, space: Namespace, hit: int) -> Node:
+    """The run where the match of the first ``hit`` blocks ends, at its end or inside."""
+    root, width = residency.roots[space.digest], space.format.symbol_bytes
+    node, at = walk(root, symbols, hit * width, width)
+    return node if at == hit * width else node.children[symbols[at : at + width]]
 
 
 def _elsewhere(residency: Residency, symbols: bytes, space: Namespace, full: int) -> Span | None:

@@ -188,8 +188,9 @@ class Residency:
             node, cold = next(victims())
             end = node.first_block + len(node.pages)
             taken = min(cold, len(node.pages), left)
+            ghost_id = None
             if taken == len(node.pages):
-                pages, symbols = node.pages, node.edge
+                ghost_id, pages, symbols = node.ghost_id, node.pages, node.edge
                 self._drop_leaf(node)
             else:
                 pages, symbols = cut_tail(node, taken, len(node.edge) // len(node.pages))
@@ -197,7 +198,7 @@ class Residency:
                 self.cached_count -= taken
                 self.evictable_count -= taken
             freed.append(pages)
-            self.log.note(node.ghost_id, end - taken, end, symbols, reason, now_ns, by)
+            self.log.note(node, ghost_id, end - taken, end, symbols, reason, now_ns, by)
             left -= taken
         self.log.block_counts[reason] += count
         self.log.forget_oldest()
@@ -216,7 +217,7 @@ class Residency:
                 self.policy.remove(node)
                 symbols = bytes(node.edge)  # a copy: a held run lives on
                 self.log.note(
-                    node.ghost_id, node.first_block, node.end_block, symbols, EvictionReason.RESET, now_ns, None
+                    node, node.ghost_id, node.first_block, node.end_block, symbols, EvictionReason.RESET, now_ns, None
                 )
             freed += prune(root)
             if root.children or root.pins:

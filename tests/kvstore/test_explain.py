@@ -239,3 +239,16 @@ def test_the_memory_of_evictions_is_bounded_and_its_loss_is_no_lie() -> None:
 def test_only_a_prompt_is_explained(prompt: object) -> None:
     with pytest.raises(InvalidRequest):
         _store().explain(prompt)
+
+
+def test_a_tail_that_went_is_not_told_of_another_branch() -> None:
+    store = _store(page_count=8)
+    one, two, three, four, five = ([number] * 4 for number in range(1, 6))
+    _serve(store, [*one, *two, *three, *four])
+    _evict(store, 2)
+    for _ in range(2):
+        _serve(store, [*one, *five])
+    _evict(store, 1)
+    assert store.peek(Prompt.of_tokens([*one, *two])) == 4
+    assert _of(store, [*one, *five, *three, *four]) == [(0, 2, _HIT), (2, 4, _UNSEEN)]
+    assert _of(store, [*one, *two, *three, *four]) == [(0, 1, _HIT), (1, 4, _GONE)]

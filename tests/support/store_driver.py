@@ -127,7 +127,8 @@ class StoreDriver:
         skip_read: bool = False,
         skip_write: bool = False,
     ) -> Live:
-        self.prompts = [*self.prompts[-30:], (tokens, media)]
+        if _PAD not in tokens:
+            self.prompts = [*self.prompts[-30:], (tokens, media)]
         namespace = self.spaces[space]
         buffer = np.array(tokens, np.int32)
         prompt = Prompt.of_tokens(buffer, media=media)

@@ -124,6 +124,8 @@ class ModelStore:
     def reserve(self, request: ModelRequest, *, through: int) -> NoRoom | None:
         need = self.shortfall(request, through)
         if need > 0:
+            if need == self.free + self.evictable + 1 and self._last_is_spare(request):
+                request.pin = request.pin[:-1]
             if need > self.free + self.evictable:
                 self.counts["out_of_pages"] += 1
                 return NoRoom(need, self.free, self.evictable)
@@ -187,6 +189,11 @@ class ModelStore:
         found = 0 if request.skip_read else self.match(request.space, tokens, request.media)
         request.pin = (request.space, *self.blocks(tokens, request.media, found))
         request.shared = min(found, (len(tokens) - 1) // self.block_tokens)
+
+    def _last_is_spare(self, request: ModelRequest) -> bool:
+        """Whether it alone protects a last block that it does not use, since its last token is computed again."""
+        holders = [other for other in self.running if not other.lost and other.pin[: len(request.pin)] == request.pin]
+        return len(request.pin) - 1 > request.shared and holders == [request]
 
     def _publish(self, request: ModelRequest, path: Prefix, start: int) -> None:
         if start + 1 == len(path):
