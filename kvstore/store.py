@@ -103,10 +103,8 @@ class KVStore:
 
         Cost: one dict look-up and one memcmp for each run passed, one copy of the page ids.
         """
-        if type(prompt) is not Prompt:
-            raise InvalidRequest(
-                f"begin takes a Prompt, got {type(prompt).__name__}; make one with Prompt.of_tokens(...)"
-            )
+        if type(prompt) is not Prompt or not (namespace is None or type(namespace) is Namespace):
+            raise _wrong_types(prompt, namespace)
         space = self.namespace if namespace is None else namespace
         symbols = prompt.block_symbols(space.format)
         core = self._core
@@ -226,10 +224,8 @@ class KVStore:
             return dropped
 
     def _symbols(self, prompt: Prompt, namespace: Namespace | None) -> tuple[Namespace, bytes]:
-        if type(prompt) is not Prompt:
-            raise InvalidRequest(
-                f"a Prompt is needed, got {type(prompt).__name__}; make one with Prompt.of_tokens(...)"
-            )
+        if type(prompt) is not Prompt or not (namespace is None or type(namespace) is Namespace):
+            raise _wrong_types(prompt, namespace)
         space = self.namespace if namespace is None else namespace
         self._check_fits(space)
         return space, prompt.block_symbols(space.format)
@@ -257,3 +253,9 @@ class KVStore:
     def _path(self, symbols: bytes, full: int, space: Namespace) -> list[Node]:
         root = self._core.residency.roots.get(space.digest)
         return [] if root is None else path_to(walk(root, symbols, full * root.symbol_bytes, root.symbol_bytes)[0])
+
+
+def _wrong_types(prompt: object, namespace: object) -> InvalidRequest:
+    if type(prompt) is not Prompt:
+        return InvalidRequest(f"need a Prompt, got {type(prompt).__name__}; make one with Prompt.of_tokens(...)")
+    return InvalidRequest(f"need a Namespace, got {type(namespace).__name__}")

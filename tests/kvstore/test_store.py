@@ -369,3 +369,12 @@ def test_a_request_may_move_from_thread_to_thread() -> None:
         thread.join()
     assert store.stats().cached_pages == 2
     store.audit()
+
+
+@pytest.mark.parametrize("namespace", ["tenant", 0, b"", object()])
+def test_a_namespace_is_a_namespace(namespace: object) -> None:
+    store = KVStore(VirtualPagePool(page_count=4, block_tokens=4))
+    for ask in (store.begin, store.peek, store.explain, store.block_names):
+        with pytest.raises(InvalidRequest, match="need a Namespace"):
+            ask(Prompt.of_tokens([1]), namespace=namespace)  # type: ignore[arg-type]
+    assert store.stats().namespaces == 0
