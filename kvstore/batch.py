@@ -2,7 +2,10 @@
 
 A decoding batch gains one token for each sequence a step, and only one in ``block_tokens`` of them then fills a block.
 So the batch keeps its members' counts in arrays, buffers tokens in one matrix, and touches a sequence only when it
-crosses a block. Build a new batch when its members change; ``flush`` the old one first.
+crosses a block.
+
+A member that is used directly meanwhile, or taken into another batch, first gets the tokens that are buffered for it;
+the batch then looks at all of its members anew. So nothing is lost or reordered, it only costs O(members) once.
 """
 
 from __future__ import annotations
@@ -15,19 +18,20 @@ from numpy.typing import NDArray
 from kvstore.core import Core
 from kvstore.errors import InvalidRequest
 from kvstore.sequence import Commit, Sequence
+from kvstore.token_buffer import TokenBuffer
 
 __all__ = ["SequenceBatch"]
 
 
 @final
 class SequenceBatch:
-    """Token sequences of one store that decode in step. While it lives, append to its members only through it.
+    """Token sequences of one store that decode in step. When one of them has ended, make a batch of the others.
 
     Shapes:
         every array argument: [number of sequences], in the order given at construction
     """
 
-    __slots__ = ("_core", "_counts", "_fill", "_room", "_shared", "_stop_count", "_tail", "sequences")
+    __slots__ = ("_buffer", "_core", "_counts", "_room", "_shared", "_stop_count", "sequences")
 
     def __init__(self, core: Core, sequences: tuple[Sequence, ...]) -> None:
         if len(set(map(id, sequences))) != len(sequences):
@@ -36,13 +40,15 @@ class SequenceBatch:
             member.check_batched(core)
         self._core = core
         self.sequences = sequences
-        self._tail = np.zeros((len(sequences), core.block_tokens), np.int32)  # appended, not yet known to the sequence
-        self._fill = np.zeros(len(sequences), np.int64)  # how many of them
-        self._counts = np.array([member.token_count for member in sequences], np.int64)
-        self._room = np.array([member.reserved_tokens for member in sequences], np.int64)
-        self._shared = np.array([member.committed_tokens for member in sequences], np.int64)
+        self._buffer = TokenBuffer(len(sequences), core.block_tokens)
+        self._counts = np.zeros(len(sequences), np.int64)
+        self._room = np.zeros(len(sequences), np.int64)
+        self._shared = np.zeros(len(sequences), np.int64)
         self._stop_count = -1
-        self._check_members()
+        self._look_again()
+
+    def __repr__(self) -> str:
+        return f"SequenceBatch({len(self.sequences)} sequences, {int(self._buffer.fill.sum())} tokens buffered)"
 
     @property
     def token_counts(self) -> NDArray[np.int64]:
@@ -58,11 +64,12 @@ class SequenceBatch:
         tokens = self._row_of_integers("token ids", tokens)
         if tokens.size and (tokens.min() < 0 or tokens.max() >= 1 << 31):
             raise InvalidRequest(f"token ids lie in [0, 2**31), got {int(tokens.min())} to {int(tokens.max())}")
-        full = np.flatnonzero(self._fill == self._tail.shape[1])
+        buffer = self._buffer
+        full = np.flatnonzero(buffer.fill == buffer.tokens.shape[1])
         if full.size:
             self._flush_rows(full)
-        self._tail[np.arange(len(self.sequences)), self._fill] = tokens
-        self._fill += 1
+        buffer.tokens[np.arange(len(self.sequences)), buffer.fill] = tokens
+        buffer.fill += 1
         self._counts += 1
 
     def reserve(self, *, ahead: int = 1) -> None:
@@ -71,7 +78,7 @@ class SequenceBatch:
         Raises:
             OutOfPages: free and evictable pages are too few for all; nothing was changed. Park one and try again.
         """
-        self._check_members()
+        self._look_again()
         core = self._core
         through = self._counts + ahead
         rows = np.flatnonzero(through > self._room)
@@ -106,15 +113,13 @@ class SequenceBatch:
         if not crossing.size:
             return {}
         # Asked anew: a member may have reserved by itself since.
-        if any(
-            through[row] // block_tokens * block_tokens > self.sequences[row].reserved_tokens
-            for row in crossing.tolist()
-        ):
+        room = np.array([self.sequences[row].reserved_tokens for row in crossing.tolist()])
+        if (through[crossing] // block_tokens * block_tokens > room).any():
             raise InvalidRequest("cannot commit past the reserved pages of a sequence")
         self._flush_rows(crossing)
         done = {}
         for row in crossing.tolist():
-            change = done[row] = self.sequences[row].commit(through=int(through[row]))
+            change = done[row] = self.sequences[row].commit_alone(int(through[row]), fold=True)
             self._shared[row] = change.tokens
         return done
 
@@ -137,27 +142,33 @@ class SequenceBatch:
         return counts
 
     def flush(self) -> None:
-        """Hand every buffered token to its sequence; after that the batch may be thrown away."""
-        self._flush_rows(np.flatnonzero(self._fill))
+        """Hand every buffered token to its sequence. Not needed for safety: a member takes its own when it is used."""
+        self._flush_rows(np.flatnonzero(self._buffer.fill))
 
     def _row_of_integers(self, what: str, values: NDArray[np.integer]) -> NDArray[np.integer]:
         """The argument as it must be, for members that all run."""
-        self._check_members()
+        self._look_again()
         found = np.asarray(values)
-        if found.shape != self._fill.shape or found.dtype.kind not in "iu":
+        if found.shape != self._counts.shape or found.dtype.kind not in "iu":
             raise InvalidRequest(f"need {len(self.sequences)} {what}, got {found.dtype} of shape {found.shape}")
         return found
 
-    def _check_members(self) -> None:
-        """Every member must run; looked at again only when some sequence of the store has stopped since."""
-        if self._stop_count != self._core.stop_count:
-            for member in self.sequences:
-                member.check_running()
-            self._stop_count = self._core.stop_count
+    def _look_again(self) -> None:
+        """Every member must run, and be counted as it is; looked at only when something may have changed."""
+        buffer = self._buffer
+        if not buffer.touched and self._stop_count == self._core.stop_count:
+            return
+        for member in self.sequences:
+            member.check_running()
+        for row, member in enumerate(self.sequences):
+            member.join(buffer, row)
+            self._counts[row] = member.token_count + buffer.fill[row]
+            self._room[row] = member.reserved_tokens
+            self._shared[row] = member.committed_tokens
+        buffer.touched, self._stop_count = False, self._core.stop_count
 
     def _flush_rows(self, rows: NDArray[np.intp]) -> None:
         for row in rows.tolist():
-            fill = int(self._fill[row])
-            if fill:
-                self.sequences[row].append(self._tail[row, :fill])
-        self._fill[rows] = 0
+            tokens = self._buffer.take(row)
+            if len(tokens):
+                self.sequences[row].append_alone(tokens)

@@ -30,6 +30,7 @@ from kvstore.errors import InvalidRequest, SequenceLost
 from kvstore.namespace import SymbolKind
 from kvstore.prefix_tree import Node, Root, pages_to, walk
 from kvstore.prompt import Prompt, TokenIds, fold_media, join_names, pack_tokens
+from kvstore.token_buffer import TokenBuffer
 
 __all__ = ["Commit", "Sequence"]
 
@@ -55,6 +56,7 @@ class Sequence:
     __slots__ = (
         "__weakref__",
         "_admitted",
+        "_buffer",
         "_core",
         "_grown",
         "_media",
@@ -63,6 +65,7 @@ class Sequence:
         "_pages",
         "_private",
         "_root",
+        "_row",
         "_shared",
         "_skip_read",
         "_skip_write",
@@ -96,10 +99,12 @@ class Sequence:
         self._skip_read = skip_read
         self._skip_write = skip_write
         self._admitted = False
+        self._buffer: TokenBuffer | None = None  #: holds, in our ``_row``, tokens that we do not know yet
         self._grown: Node | None = None
         self._private: array[int] | None = None
         self.request_id = request_id
         self.begun_ns = begun_ns
+        #: known tokens, prompt and appended; a batch knows those that it buffers
         self.prompt_tokens = self.token_count = prompt.token_count
         self._ordinal = ordinal = core.next_ordinal
         core.next_ordinal = ordinal + 1
@@ -191,6 +196,11 @@ class Sequence:
         Raises:
             InvalidRequest: bad token ids, a sequence of names, or one that has ended.
         """
+        self._leave_batch()
+        self.append_alone(tokens)
+
+    def append_alone(self, tokens: TokenIds) -> None:
+        """``append`` for the batch that buffered these tokens."""
         packed = pack_tokens(tokens)
         with self._core.lock:
             if self._root.namespace.format.kind is not SymbolKind.TOKENS:
@@ -235,7 +245,11 @@ class Sequence:
             InvalidRequest: past the known tokens or the reserved pages, or the sequence has ended; nothing was changed.
             SequenceLost: the store was reset by force.
         """
-        through = _position(through)
+        self._leave_batch()
+        return self.commit_alone(_position(through), fold=fold)
+
+    def commit_alone(self, through: int, *, fold: bool) -> Commit:
+        """``commit`` for the batch that handed over its tokens."""
         core = self._core
         with core.lock:
             if self._state != _RUNNING or self._root.lost:
@@ -262,6 +276,7 @@ class Sequence:
             InvalidRequest: the sequence has ended.
             SequenceLost: the store was reset by force.
         """
+        self._leave_batch()
         core = self._core
         with core.lock:
             self._check_not_lost()
@@ -302,6 +317,8 @@ class Sequence:
         """The request ended: free what was not committed, unpin the rest and tell the policy that it was used.
         Idempotent.
         """
+        if self._buffer is not None:
+            self._leave_batch()
         lock = self._core.lock
         lock.acquire()  # as ``with``, at half its cost: begin and release are the two calls that every request makes
         try:
@@ -313,6 +330,7 @@ class Sequence:
         """As ``release``, but the request counts neither as admitted nor as a use: it was refused or broke off.
         Idempotent.
         """
+        self._leave_batch()
         with self._core.lock:
             self.end(used=False)
 
@@ -337,6 +355,20 @@ class Sequence:
         self._pages = _NO_PAGES
         if residency.cached_count > core.retained_count_max:
             core.trim(by=self.request_id)
+
+    def join(self, buffer: TokenBuffer, row: int) -> None:
+        """From now on this row of a batch's buffer holds our newest tokens; what another holds we take first."""
+        if self._buffer is not buffer:
+            self._leave_batch()
+            self._buffer, self._row = buffer, row
+
+    def _leave_batch(self) -> None:
+        buffer = self._buffer
+        if buffer is not None:
+            self._buffer, buffer.touched = None, True
+            tokens = buffer.take(self._row)
+            if len(tokens) and self._state != _ENDED:
+                self.append_alone(tokens)
 
     def check_batched(self, core: Core) -> None:
         """Raise unless a batch of this core may count this sequence's tokens."""

@@ -285,3 +285,63 @@ def test_sequences_of_another_store_do_not_decode_with_ours() -> None:
     ours, theirs = _store(), _store()
     with pytest.raises(InvalidRequest, match="another store"):
         ours.batch([*_running(ours, 3), *_running(theirs, 3)])
+
+
+def _publish_a_block(sequence: Sequence) -> None:
+    sequence.reserve(through=_P)
+    assert sequence.commit(through=_P).tokens == _P
+
+
+def test_a_direct_append_comes_after_what_the_batch_has_buffered() -> None:
+    store = _store(16)
+    sequence = store.begin(Prompt.of_tokens([0]))
+    batch = store.batch([sequence])
+    for token in (1, 2):
+        batch.append(np.array([token]))
+    sequence.append([3])
+    assert sequence.token_count == 4
+    batch.append(np.array([4]))
+    assert batch.token_counts.tolist() == [5]
+    _publish_a_block(sequence)
+    assert store.peek(Prompt.of_tokens([0, 1, 2, 3])) == 4
+    assert store.peek(Prompt.of_tokens([0, 3, 1, 2])) == 0
+
+
+def test_another_batch_takes_over_in_order() -> None:
+    store = _store(16)
+    sequence = store.begin(Prompt.of_tokens([0]))
+    first = store.batch([sequence])
+    first.append(np.array([1]))
+    second = store.batch([sequence])
+    second.append(np.array([2]))
+    first.append(np.array([3]))  # and back
+    assert first.token_counts.tolist() == [4]
+    _publish_a_block(sequence)
+    assert store.peek(Prompt.of_tokens([0, 1, 2, 3])) == 4
+
+
+def test_a_batch_that_is_dropped_loses_no_token() -> None:
+    store = _store(16)
+    sequence = store.begin(Prompt.of_tokens([0]))
+    store.batch([sequence]).append(np.array([1]))
+    sequence.append([2, 3])
+    _publish_a_block(sequence)
+    assert store.peek(Prompt.of_tokens([0, 1, 2, 3])) == 4
+
+
+def test_when_a_member_ends_the_others_go_on_in_a_new_batch_with_all_their_tokens() -> None:
+    store = _store(16)
+    ends, stays = (store.begin(Prompt.of_tokens([start])) for start in (10, 20))
+    batch = store.batch([ends, stays])
+    batch.append(np.array([11, 21]))
+    ends.release()
+    with pytest.raises(InvalidRequest, match="ended"):
+        batch.append(np.array([12, 22]))
+    batch = store.batch([stays])
+    batch.append(np.array([22]))
+    batch.append(np.array([23]))
+    assert batch.token_counts.tolist() == [4]
+    _publish_a_block(stays)
+    assert store.peek(Prompt.of_tokens([20, 21, 22, 23])) == 4
+    stays.release()
+    store.audit()
