@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 __all__ = ["WHOLE_RUN", "EvictionPolicy", "RequestFacts"]
 
@@ -50,6 +50,7 @@ class RequestFacts(Protocol):
         """When the request began, on the store's clock."""
 
 
+@runtime_checkable
 class EvictionPolicy(Protocol[K]):
     """Orders the runs of one tier by how little we would miss them. Holds keys and ghosts, never bytes.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from array import array
 from collections.abc import Sequence
-from typing import Protocol, final
+from typing import Protocol, final, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from kvstore.errors import ConfigError, InvalidRequest, OutOfPages
 __all__ = ["BlockAllocator", "PageSource"]
 
 
+@runtime_checkable
 class PageSource(Protocol):
     """Hands out page ids. An engine that has a free list of its own brings it as one of these."""
 

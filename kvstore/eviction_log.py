@@ -32,6 +32,10 @@ class Eviction(NamedTuple):
     now_ns: int
     by: int | str | None  #: the request that needed the room, under the name that its caller gave
 
+    def __repr__(self) -> str:
+        """Without the symbols: these are somebody's tokens."""
+        return f"Eviction(from block {self.first_block}, {self.reason.value}, at {self.now_ns} ns, by {self.by!r})"
+
 
 class Evictions(NamedTuple):
     """What is remembered, found by what is known for sure of where it was."""

@@ -62,7 +62,8 @@ class Explanation:
         text = f"blocks [{span.start_block}, {span.end_block}): {span.fate.value}"
         if span.eviction is not None:
             gone = span.eviction
-            text += f" ({gone.reason.value}, at {gone.now_ns} ns, for request {gone.by!r})"
+            asker = "" if gone.by is None else f", for request {gone.by!r}"
+            text += f" ({gone.reason.value}, at {gone.now_ns} ns{asker})"
         if span.differing_fields:
             text += f" (differs in {', '.join(span.differing_fields)})"
         return text

@@ -224,6 +224,8 @@ def join_names(names: NDArray[np.integer] | Sequence[bytes]) -> tuple[int, bytes
 def _checked_spans(media: Iterable[MediaSpan], token_count: int) -> tuple[MediaSpan, ...]:
     spans, end = tuple(media), 0
     for span in spans:
+        if not isinstance(span, MediaSpan):
+            raise InvalidRequest(f"media is made of MediaSpans, got {type(span).__name__}")
         if span.start < end or span.start + span.token_count > token_count:
             raise InvalidRequest(f"media spans are in order, apart and inside {token_count} tokens; {span} is not")
         end = span.start + span.token_count

@@ -134,7 +134,7 @@ class Sequence:
         return (node.first_block + len(node.pages)) * block_tokens
 
     def __repr__(self) -> str:
-        pages = f"{self._shared} of {len(self._pages)} pages shared"
+        pages = f"{min(self._shared, len(self._pages))} of {len(self._pages)} pages shared"
         return f"Sequence({self.request_id!r}, {self._state}, {self.token_count} tokens, {pages})"
 
     def __enter__(self) -> Self:
@@ -381,7 +381,9 @@ class Sequence:
         """Raise unless the sequence runs and has its prefix; see ``reserve``."""
         self._check_not_lost()
         if self._state != _RUNNING:
-            raise InvalidRequest(f"the sequence is {self._state}")
+            raise InvalidRequest(
+                "the sequence has ended" if self._state == _ENDED else f"the sequence is {self._state}"
+            )
 
     def pages_short(self, through: int) -> int:
         """With the lock held: pages that a reservation through this position would have to take; checks that it may."""

@@ -58,6 +58,7 @@ class KVStore:
         retained_page_count_max: int | None = None,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
+        _check_parts(device, policy, namespace, allocator)
         allocator = BlockAllocator(device.page_count) if allocator is None else allocator
         if allocator.page_count > device.page_count:
             raise ConfigError(f"the allocator hands out {allocator.page_count} pages, the pool has {device.page_count}")
@@ -253,6 +254,17 @@ class KVStore:
     def _path(self, symbols: bytes, full: int, space: Namespace) -> list[Node]:
         root = self._core.residency.roots.get(space.digest)
         return [] if root is None else path_to(walk(root, symbols, full * root.symbol_bytes, root.symbol_bytes)[0])
+
+
+def _check_parts(device: object, policy: object, namespace: object, allocator: object) -> None:
+    if not isinstance(device, PagePool):
+        raise ConfigError(f"device must be a page pool, transfer.VirtualPagePool(...) say; got {type(device).__name__}")
+    if isinstance(policy, type) or not isinstance(policy, EvictionPolicy | None):
+        raise ConfigError(f"policy must be an EvictionPolicy, eviction.make_policy('lru') say; got {policy!r}")
+    if not isinstance(namespace, Namespace | None):
+        raise ConfigError(f"namespace must be a Namespace, got {type(namespace).__name__}")
+    if not isinstance(allocator, PageSource | None):
+        raise ConfigError(f"allocator must be a PageSource, got {type(allocator).__name__}")
 
 
 def _wrong_types(prompt: object, namespace: object) -> InvalidRequest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Final, Protocol, TypeAlias, final
+from typing import Final, Protocol, TypeAlias, final, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ _WORDS: Final[dict[int, np.dtype[np.unsignedinteger]]] = {
 }
 
 
+@runtime_checkable
 class PagePool(Protocol):
     """Pages of one tier, by number."""
 

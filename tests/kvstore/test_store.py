@@ -378,3 +378,25 @@ def test_a_namespace_is_a_namespace(namespace: object) -> None:
         with pytest.raises(InvalidRequest, match="need a Namespace"):
             ask(Prompt.of_tokens([1]), namespace=namespace)  # type: ignore[arg-type]
     assert store.stats().namespaces == 0
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"policy": "lru"}, {"policy": LruPolicy}, {"namespace": "m"}, {"allocator": [1, 2, 3]}], ids=str
+)
+def test_a_part_that_is_none_is_refused_when_the_store_is_made(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="must be a"):
+        KVStore(VirtualPagePool(page_count=4, block_tokens=4), **wrong)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="page pool"):
+        KVStore(None)  # type: ignore[arg-type]
+
+
+def test_what_is_shown_of_an_eviction_holds_no_tokens() -> None:
+    store = KVStore(VirtualPagePool(page_count=1, block_tokens=4))
+    secret = [0x53455245] * 4
+    for tokens in (secret, [1, 2, 3, 4]):
+        with store.begin(Prompt.of_tokens(tokens)) as sequence:
+            sequence.reserve(through=4)
+            sequence.commit(through=4)
+    shown = repr(store.explain(Prompt.of_tokens(secret)))
+    assert "Eviction(from block 0, capacity" in shown
+    assert "ERES" not in shown
