@@ -17,7 +17,7 @@ from eviction import UnknownPolicyError
 from simulator.errors import SimulatorError
 from simulator.reading import Partial, ReadingOptions
 from simulator.result import HitRule, ReplayResult, results_to_json
-from simulator.terminal import STDOUT, check_target, progress_bar, show, waiting, write_text
+from simulator.terminal import STDOUT, check_distinct, check_target, progress_bar, show, waiting, write_text
 
 if TYPE_CHECKING:
     from simulator.report import CurvePoint
@@ -136,6 +136,7 @@ def describe(
     from simulator.tables import description_tables  # noqa: PLC0415
 
     check_target(json)
+    check_distinct(trace, {"--json": json})
     reading = ReadingOptions(
         format=format,
         id_tokens=id_tokens,
@@ -212,7 +213,7 @@ def replay(
     for name in policies:
         check_policy(name)
     size = parse_size(device_tokens)
-    _check_outputs(json, report)
+    _check_outputs(trace, json, report)
     reading = ReadingOptions(
         format=format,
         id_tokens=id_tokens,
@@ -242,8 +243,9 @@ def replay(
         show(replay_tables(results))
 
 
-def _check_outputs(json: str | None, report: str | None) -> None:
+def _check_outputs(trace: str, json: str | None, report: str | None) -> None:
     check_target(json)
+    check_distinct(trace, {"--json": json, "--report": report})
     if report is None:
         return
     from simulator.report import require_plots  # noqa: PLC0415

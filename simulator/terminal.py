@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +15,7 @@ from simulator.errors import SimulatorError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["STDOUT", "OutputError", "check_target", "progress_bar", "show", "waiting", "write_text"]
+__all__ = ["STDOUT", "OutputError", "check_distinct", "check_target", "progress_bar", "show", "waiting", "write_text"]
 
 #: As the name of a file: standard output.
 STDOUT = "-"
@@ -71,6 +73,37 @@ def check_target(path: str | None) -> None:
         raise OutputError(f"{path}: is a folder, not a file")
     if not target.parent.is_dir():
         raise OutputError(f"{path}: there is no folder {str(target.parent)!r}")
+
+
+def check_distinct(trace: str, outputs: Mapping[str, str | None]) -> None:
+    """Find out before anything is read whether an output would overwrite the trace or another output.
+
+    Args:
+        trace: the file that is read, ``-`` for standard input, or no file at all.
+        outputs: the file of each option, None where it is not given.
+
+    Raises:
+        OutputError: two of them are one file, by whatever names or links.
+    """
+    taken = {_identity(0 if trace == STDOUT else trace): "TRACE"}
+    for option, path in outputs.items():
+        if path is None or path == STDOUT:
+            continue
+        file = _identity(path)
+        other = taken.setdefault(file, option) if file is not None else option
+        if other != option:
+            raise OutputError(f"{path}: {option} and {other} are the same file")
+
+
+def _identity(path: str | int) -> Hashable:
+    """What is equal for one file only; None for what is no file, as a terminal or a missing standard input."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return os.path.realpath(str(path))
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
 
 def write_text(path: str, text: str) -> None:

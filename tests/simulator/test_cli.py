@@ -259,6 +259,40 @@ def test_an_error_is_one_line_that_names_what_is_wrong(
         assert fragment in err
 
 
+@pytest.mark.parametrize("link", ["same", "symbolic", "hard", "dotted"])
+@pytest.mark.parametrize("option", ["--json", "--report"])
+def test_an_output_never_overwrites_the_trace(option: str, link: str, trace: str, tmp_path: Path) -> None:
+    target = {"same": Path(trace), "dotted": tmp_path / "." / ".." / tmp_path.name / "trace.jsonl"}.get(link)
+    if target is None:
+        target = tmp_path / "link.jsonl"
+        (target.symlink_to if link == "symbolic" else target.hardlink_to)(trace)
+    done = kvsim("replay", trace, option, str(target))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"kvsim: error: {target}: {option} and TRACE are the same file\n"
+    assert Path(trace).read_text() == TEXT
+
+
+def test_an_output_never_overwrites_the_file_that_standard_input_reads(trace: str) -> None:
+    with Path(trace).open() as file:
+        done = subprocess.run(
+            [sys.executable, "-m", "simulator", "describe", "-", "--json", trace],
+            stdin=file,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert "--json and TRACE are the same file" in done.stderr
+    assert Path(trace).read_text() == TEXT
+
+
+def test_two_outputs_are_two_files(trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "out.html"
+    assert main(["replay", trace, "--json", str(target), "--report", str(tmp_path / "." / "out.html")]) == 1
+    assert "--report and --json are the same file" in capsys.readouterr().err
+    assert not target.exists()
+
+
 def test_repair_mends_what_is_refused_otherwise_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "short.jsonl"
     path.write_text(SHORT)
