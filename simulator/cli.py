@@ -75,7 +75,9 @@ _Partial = Annotated[
 _Repair = Annotated[bool, typer.Option("--repair", help="Mend rows whose ids do not fit their length; says how many.")]
 _Rechain = Annotated[bool, typer.Option("--rechain", help="The ids name a block's own tokens: name blocks by path.")]
 _Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Only the first N requests.")]
-_Seed = Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of all that is drawn.")]
+_Seed = Annotated[
+    int | None, typer.Option("--seed", min=0, metavar="N", help="Seed of all that is drawn.  [default: 0]")
+]
 _Users = Annotated[
     int | None, typer.Option("--users", min=1, metavar="N", help="Session traces: N users, one session each at a time.")
 ]
@@ -124,7 +126,7 @@ def describe(
     repair: _Repair = False,
     rechain: _Rechain = False,
     limit: _Limit = None,
-    seed: _Seed = 0,
+    seed: _Seed = None,
     users: _Users = None,
     spread: _Spread = None,
     json: _Json = None,
@@ -190,7 +192,7 @@ def replay(
     repair: _Repair = False,
     rechain: _Rechain = False,
     limit: _Limit = None,
-    seed: _Seed = 0,
+    seed: _Seed = None,
     users: _Users = None,
     spread: _Spread = None,
     json: _Json = None,
@@ -232,7 +234,7 @@ def replay(
         reuse = measure_reuse(loaded.requests, hit_rule=hit_rule)
     results = []
     for name in policies:
-        options = ReplayOptions(device_tokens=size, policy=name, hit_rule=hit_rule, seed=seed, reading=reading.record())
+        options = ReplayOptions(device_tokens=size, policy=name, hit_rule=hit_rule, reading=reading.record())
         with progress_bar(name, len(loaded.requests), enabled=chatty) as progress:
             results.append(replay_trace(loaded, options, reuse=reuse, progress=progress))
     if json is not None:

@@ -26,7 +26,7 @@ class Partial(StrEnum):
 
 
 class ReadingError(SimulatorError):
-    """An option says something about files to a workload, which has parameters of its own."""
+    """An option says to a workload what only files take, or what its own parameters say already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +40,12 @@ class ReadingOptions:
     repair: bool = False
     rechain: bool = False
     limit: int | None = None
-    seed: int = 0
+    seed: int | None = None
     users: int | None = None
     spread: str | None = None
 
     def record(self) -> dict[str, OptionValue]:
-        """What a result keeps of it; the seed has a place of its own there."""
+        """What a result keeps of it; the trace itself says its seed."""
         return {
             "format": self.format,
             "id_tokens": self.id_tokens,
@@ -79,11 +79,11 @@ class ReadingOptions:
             limit=self.limit,
             users=self.users,
             spread_s=None if self.spread is None else parse_span_s(self.spread),
-            seed=self.seed,
+            seed=self.seed or 0,
         )
 
     def _make(self, text: str) -> LoadedTrace:
-        """A workload; ``--seed`` is its seed unless it names its own."""
+        """A workload; ``--seed`` is its parameter ``seed`` by another name."""
         from simulator.workloads import workload  # noqa: PLC0415
 
         defaults = ReadingOptions().record()
@@ -92,6 +92,8 @@ class ReadingOptions:
             option = "--" + given[0].replace("_", "-")
             raise ReadingError(f"{option} is for trace files; a workload takes parameters, {text}?requests=1000 say")
         _, mark, query = text.partition("?")
-        if self.seed and not any(part.startswith("seed=") for part in query.split("&")):
-            text += f"{'&' if mark else '?'}seed={self.seed}"
-        return workload(text)
+        if self.seed is None:
+            return workload(text)
+        if any(part.startswith("seed=") for part in query.split("&")):
+            raise ReadingError(f"{text} names its seed already, so --seed {self.seed} is one too many")
+        return workload(f"{text}{'&' if mark else '?'}seed={self.seed}")

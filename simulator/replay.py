@@ -39,7 +39,6 @@ class ReplayOptions:
     device_tokens: Size
     policy: str = "lru"
     hit_rule: HitRule = HitRule.TRACE
-    seed: int = 0
     reading: Mapping[str, OptionValue] = field(
         default_factory=dict
     )  #: how the trace was read; only passed on to the result
@@ -100,7 +99,7 @@ def replay(
         version=__version__,
         trace=trace.name,
         trace_digest=trace.digest,
-        seed=options.seed,
+        seed=trace.seed,
         options={
             **options.reading,
             "device_tokens": options.device_tokens.text,

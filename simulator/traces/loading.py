@@ -70,6 +70,7 @@ def load(
         block_tokens=names.block_tokens,
         requests=timing.requests,
         unique_blocks=unique_blocks,
+        seed=seed,
         warnings=tuple(warnings),
     )
 

@@ -61,4 +61,5 @@ class LoadedTrace:
     block_tokens: int
     requests: list[TraceRequest]
     unique_blocks: int
+    seed: int = 0  #: of everything that was drawn
     warnings: tuple[str, ...] = ()

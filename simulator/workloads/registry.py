@@ -52,7 +52,7 @@ def workload(text: str) -> LoadedTrace:
     if name not in _RECIPES:
         raise WorkloadError(f"unknown workload {name!r}; {nearest(name, _RECIPES)}", source=text)
     recipe = read_recipe(_RECIPES[name], _assignments(query, text))
-    return to_trace(recipe.traffic(), name=text, block_tokens=recipe.block_tokens)
+    return to_trace(recipe.traffic(), name=text, block_tokens=recipe.block_tokens, seed=recipe.seed)
 
 
 def _assignments(query: str, source: str) -> dict[str, str]:

@@ -80,7 +80,7 @@ def scaled(values: Ints, factor: float | NDArray[np.float64]) -> Ints:
     return products
 
 
-def to_trace(traffic: Traffic, *, name: str, block_tokens: int) -> LoadedTrace:
+def to_trace(traffic: Traffic, *, name: str, block_tokens: int, seed: int) -> LoadedTrace:
     """Order requests by arrival, number their blocks by first sight, and seal them with a digest."""
     ordered = traffic.earliest(len(traffic.arrival_us))
     blocks = _by_first_sight(_expand(ordered.first.ravel(), ordered.count.ravel()))
@@ -91,6 +91,7 @@ def to_trace(traffic: Traffic, *, name: str, block_tokens: int) -> LoadedTrace:
         block_tokens=block_tokens,
         requests=_requests(ordered, blocks, block_tokens),
         unique_blocks=int(blocks.max(initial=-1)) + 1,
+        seed=seed,
     )
 
 

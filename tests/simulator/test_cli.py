@@ -108,14 +108,15 @@ def test_two_runs_write_the_same_bytes_but_for_the_wall_time(capsys: pytest.Capt
     assert len(texts[0]) == len(lines) - 2
 
 
-def test_the_seed_selects_a_workloads_draws_unless_it_names_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_seed_selects_a_workloads_draws_and_is_recorded(capsys: pytest.CaptureFixture[str]) -> None:
     def run(trace: str, *arguments: str) -> dict[str, object]:
         assert main(["replay", trace, *arguments, "--json", "-"]) == 0
         record: dict[str, object] = json.loads(capsys.readouterr().out)
-        return {key: record[key] for key in ("trace", "trace_digest")}
+        return {key: record[key] for key in ("trace", "trace_digest", "seed")}
 
     plain, seeded = run("workload:chat?requests=50"), run("workload:chat?requests=50", "--seed", "4")
-    assert seeded == run("workload:chat?requests=50&seed=4") == run("workload:chat?requests=50&seed=4", "--seed", "9")
+    assert seeded == run("workload:chat?requests=50&seed=4")
+    assert (plain["seed"], seeded["seed"]) == (0, 4)
     assert seeded["trace"] == "workload:chat?requests=50&seed=4"
     assert plain["trace_digest"] != seeded["trace_digest"]
 
@@ -214,6 +215,8 @@ SHORT = TEXT + '{"timestamp": 4000, "input_length": 9000, "output_length": 1, "h
         (["replay", "{trace}", "--policy", ""], ["policy ''"]),
         (["replay", "workload:chatt"], ["chatt", "did you mean 'chat'"]),
         (["replay", "workload:chat?request=5"], ["request", "did you mean 'requests'"]),
+        (["replay", "workload:chat?seed=3", "--seed", "4"], ["workload:chat?seed=3", "--seed 4"]),
+        (["describe", "workload:chat?seed=0", "--seed", "0"], ["seed already"]),
         (["replay", "workload:chat", "--limit", "5"], ["--limit", "trace files", "workload:chat?"]),
         (["replay", "workload:chat", "--block-tokens", "64"], ["--block-tokens"]),
         (["replay", "{trace}", "--device-tokens", "4MB"], ["4MB", "4M", "5%"]),
