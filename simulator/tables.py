@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from simulator.describe import Arrivals, BlockReuse, Description, Lengths, Quantiles
+from simulator.number_table import NumberTable, plain_table
 from simulator.result import HIT_DEFINITION, ReplayResult
 from simulator.sizes import format_tokens
 
@@ -23,12 +23,13 @@ def replay_tables(results: Sequence[ReplayResult]) -> RenderableType:
         results: at least one, all over one trace.
     """
     first = results[0]
-    table = _table(
-        "policy", "hit blocks", "block hits", "token hits", "of ceiling", "computed tokens", "evicted", "requests/s"
+    table = NumberTable(
+        *("policy", "hit blocks", "block hits", "token hits", "of ceiling", "computed tokens", "evicted", "requests/s"),
+        optional=("requests/s", "evicted", "computed tokens", "hit blocks"),
     )
     for result in results:
         table.add_row(
-            _text(result.policy),
+            result.policy,
             _count(result.hit_blocks),
             _percent(result.hit_blocks, result.block_accesses),
             _percent(result.hit_tokens, result.input_tokens),
@@ -87,14 +88,16 @@ def description_tables(description: Description) -> RenderableType:
 
 def choices_table(title: str, choices: Mapping[str, str]) -> Table:
     """Names to choose from, each with what it is."""
-    table = _table(title, "", left=2)  # words, so both to the left
+    table = plain_table()
+    table.add_column(title, no_wrap=True)
+    table.add_column("")
     for name, meaning in choices.items():
         table.add_row(_text(name), _text(meaning))
     return table
 
 
-def _lengths_table(lengths: Mapping[str, Lengths]) -> Table:
-    table = _table("per request", "total", "mean", "p50", "p90", "p99", "max")
+def _lengths_table(lengths: Mapping[str, Lengths]) -> NumberTable:
+    table = NumberTable("per request", "total", "mean", "p50", "p90", "p99", "max")
     for name, row in lengths.items():
         values = (row.total, row.mean, row.p50, row.p90, row.p99, row.max)
         table.add_row(name, *(_count(round(value)) for value in values))
@@ -122,8 +125,8 @@ def _reuse_pairs(reuse: BlockReuse) -> Iterable[tuple[str, str]]:
     yield "working set of the optimum, blocks", _count(reuse.working_set_blocks)
 
 
-def _quantiles_table(reuse: BlockReuse) -> Table:
-    table = _table("blocks that come back", "p10", "p50", "p90", "p99")
+def _quantiles_table(reuse: BlockReuse) -> NumberTable:
+    table = NumberTable("blocks that come back", "p10", "p50", "p90", "p99")
     for name, row in (("reuse distance, blocks", reuse.distance_blocks), ("since last use, s", reuse.gap_s)):
         if row is not None:
             table.add_row(name, *(_count(round(value)) for value in _quantile_values(row)))
@@ -134,8 +137,9 @@ def _quantile_values(row: Quantiles) -> tuple[float, ...]:
     return row.p10, row.p50, row.p90, row.p99
 
 
-def _lru_table(reuse: BlockReuse) -> Table:
-    table = _table("LRU of tokens", "blocks", "hit blocks", "block hit rate", "token hit rate")
+def _lru_table(reuse: BlockReuse) -> NumberTable:
+    heads = ("LRU of tokens", "blocks", "hit blocks", "block hit rate", "token hit rate")
+    table = NumberTable(*heads, optional=("hit blocks", "block hit rate"))
     for point in reuse.lru:
         table.add_row(
             format_tokens(point.capacity_tokens),
@@ -147,15 +151,8 @@ def _lru_table(reuse: BlockReuse) -> Table:
     return table
 
 
-def _table(*heads: str, left: int = 1) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column, head in enumerate(heads):
-        table.add_column(head, justify="left" if column < left else "right", no_wrap=not column)
-    return table
-
-
-def _pairs(title: str, pairs: Iterable[tuple[str, str]]) -> Table:
-    table = _table(title, "")
+def _pairs(title: str, pairs: Iterable[tuple[str, str]]) -> NumberTable:
+    table = NumberTable(title, "")
     for name, value in pairs:
         table.add_row(name, value)
     return table
