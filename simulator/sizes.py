@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from simulator.errors import SimulatorError
 
-__all__ = ["Size", "SizeError", "format_tokens", "parse_size"]
+__all__ = ["Size", "SizeError", "exact_tokens", "format_tokens", "parse_size"]
 
 _SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<suffix>[KMGkmg%]?)", re.ASCII)
 _FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
@@ -67,6 +67,12 @@ def parse_size(text: str) -> Size:
     if not share and not tokens:
         raise SizeError("must be more than zero", text=text)
     return Size(text=text, tokens=tokens, share=share)
+
+
+def exact_tokens(tokens: int) -> str:
+    """Tokens for people who compare them with other counts: ``1,882,624 tokens (1.8M)``, as M is 2^20."""
+    short = format_tokens(tokens)
+    return f"{tokens:,} tokens" + ("" if short == str(tokens) else f" ({short})")
 
 
 def format_tokens(tokens: int) -> str:

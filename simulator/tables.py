@@ -11,7 +11,7 @@ from rich.text import Text
 from simulator.describe import Arrivals, BlockReuse, Description, Lengths, Quantiles
 from simulator.number_table import NumberTable, plain_table
 from simulator.result import HIT_DEFINITION, ReplayResult
-from simulator.sizes import format_tokens
+from simulator.sizes import exact_tokens, format_tokens
 
 __all__ = ["choices_table", "description_tables", "replay_tables"]
 
@@ -57,7 +57,7 @@ def replay_tables(results: Sequence[ReplayResult]) -> RenderableType:
             f"{first.unique_blocks:,} blocks of {first.block_tokens} tokens"
         ),
         _text(
-            f"device tier: {format_tokens(first.device.capacity_tokens)} tokens = "
+            f"device tier: {exact_tokens(first.device.capacity_tokens)} = "
             f"{first.device.capacity_tokens // first.block_tokens:,} blocks; hit rule: {first.hit_rule}"
         ),
         "",
@@ -115,7 +115,7 @@ def _arrival_pairs(arrivals: Arrivals) -> Iterable[tuple[str, str]]:
 
 def _reuse_pairs(reuse: BlockReuse) -> Iterable[tuple[str, str]]:
     yield "block accesses", _count(reuse.block_accesses)
-    yield "unique blocks", f"{_count(reuse.unique_blocks)} ({format_tokens(reuse.unique_tokens)} tokens)"
+    yield "unique blocks", f"{_count(reuse.unique_blocks)} = {exact_tokens(reuse.unique_tokens)}"
     yield "ceiling (infinite cache), hit blocks", _count(reuse.ceiling_hit_blocks)
     yield "ceiling, block hit rate", _rate(reuse.ceiling_block_hit_rate)
     yield "ceiling, token hit rate", _rate(reuse.ceiling_token_hit_rate)

@@ -15,7 +15,7 @@ from simulator.report.curve import CurvePoint, curve_capacities, lru_curve
 from simulator.report.plots import Plot, arrivals_plot, distance_plot, hit_curve_plot, lengths_plot
 from simulator.result import HIT_DEFINITION, OptionValue, ReplayResult, results_to_json
 from simulator.reuse import Reuse
-from simulator.sizes import format_tokens
+from simulator.sizes import exact_tokens
 from simulator.traces.record import LoadedTrace
 
 __all__ = ["render_report"]
@@ -92,8 +92,8 @@ def _head(result: ReplayResult) -> str:
     capacity = result.device.capacity_tokens
     name = re.sub(r"([_/?&-])", r"\1<wbr>", escape(result.trace))
     return (
-        f'<header><h1>{name}</h1><p class="lead">What a device tier of {format_tokens(capacity)} tokens '
-        f"({capacity // result.block_tokens:,} blocks) would have hit, by hit rule “{result.hit_rule}”.</p></header>"
+        f'<header><h1>{name}</h1><p class="lead">What a device tier of {exact_tokens(capacity)} = '
+        f"{capacity // result.block_tokens:,} blocks would have hit, by hit rule “{result.hit_rule}”.</p></header>"
     )
 
 

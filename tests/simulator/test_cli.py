@@ -56,7 +56,7 @@ def test_replay_prints_a_row_a_policy_the_ceiling_and_what_a_hit_is(
     assert rows["optimal"][1:6] == ["4", "40.00", "%", "44.29", "%"]
     assert rows["infinite"][2:7] == ["5", "50.00", "%", "54.58", "%"]
     assert "4 requests, 4,624 input tokens, 10 accesses to 5 blocks of 512 tokens" in out
-    assert "1K tokens = 2 blocks; hit rule: trace" in out
+    assert "1,024 tokens (1K) = 2 blocks; hit rule: trace" in out
     assert " ".join(HIT_DEFINITION.split()) in " ".join(out.split())
 
 

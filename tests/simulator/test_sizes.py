@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.errors import SimulatorError
-from simulator.sizes import SizeError, format_tokens, parse_size
+from simulator.sizes import SizeError, exact_tokens, format_tokens, parse_size
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,14 @@ def test_a_share_is_within_one_block_of_the_exact_product(percent: object, uniqu
 )
 def test_tokens_are_shown_as_they_are_written(tokens: int, text: str) -> None:
     assert format_tokens(tokens) == text
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text"),
+    [(1_000, "1,000 tokens"), (1_024, "1,024 tokens (1K)"), (1_882_624, "1,882,624 tokens (1.8M)")],
+)
+def test_beside_the_rounded_size_stands_the_exact_one(tokens: int, text: str) -> None:
+    assert exact_tokens(tokens) == text
 
 
 @given(st.integers(1, 4_095), st.sampled_from("KMG"))

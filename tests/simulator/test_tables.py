@@ -55,7 +55,7 @@ def test_no_number_of_a_description_is_cut(width: int, description: Description)
     reuse = description.reuse
     assert reuse is not None
     assert "…" not in text
-    for number in (description.input.total, description.output.max, reuse.unique_blocks, reuse.block_accesses):
+    for number in (description.input.total, description.output.max, reuse.unique_blocks, reuse.unique_tokens):
         assert f"{number:,}" in text
     assert f"{reuse.lru[-1].capacity_blocks:,}" in text
 
