@@ -203,6 +203,10 @@ def _set_arrivals(requests: Sequence[TraceRequest], seconds: Sequence[float]) ->
 
 def _block_warnings(trace: Trace, names: BlockNames, requests: Sequence[TraceRequest]) -> list[str]:
     warnings = [names.warning] if names.warning else []
+    if trace.format.counts_bytes:
+        warnings.append(
+            "a token is one UTF-8 byte here; a usual tokenizer's stands for three to four: so for all sizes"
+        )
     if trace.format.block_rule is BlockRule.NONE:
         warnings.append("lengths only: requests have no blocks, so nothing can be reused")
     elif trace.format.block_rule is BlockRule.TOKENS:

@@ -44,4 +44,5 @@ AGENT_TEXT: Final = TraceFormat(
     block_tokens=TEXT_BLOCK_TOKENS,
     recognises=_recognises,
     read=_read,
+    counts_bytes=True,
 )

@@ -60,6 +60,7 @@ class TraceFormat:
     recognises: Callable[[Mapping[str, object]], bool]  #: whether a first row is of this format
     read: Callable[[Iterator[Row], ReadContext], Iterator[TraceRequest]]
     session_clock: bool = False  #: times count from the start of the session
+    counts_bytes: bool = False  #: what it calls a token is a UTF-8 byte
     local_ids: bool = False  #: equal ids of two sessions are two prefixes
     link: Callable[[Sequence[TraceRequest]], None] | None = None  #: tell sessions once all requests are known
 

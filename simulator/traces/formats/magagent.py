@@ -46,4 +46,5 @@ MAGAGENT: Final = TraceFormat(
     block_tokens=64,
     recognises=_recognises,
     read=_read,
+    counts_bytes=True,
 )

@@ -63,4 +63,5 @@ OPENAI_CHAT: Final = TraceFormat(
     block_tokens=TEXT_BLOCK_TOKENS,
     recognises=_recognises,
     read=_read,
+    counts_bytes=True,
 )

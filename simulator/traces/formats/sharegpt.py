@@ -51,4 +51,5 @@ SHAREGPT: Final = TraceFormat(
     block_tokens=TEXT_BLOCK_TOKENS,
     recognises=_recognises,
     read=_read,
+    counts_bytes=True,
 )

@@ -515,6 +515,13 @@ def test_agent_text_counts_bytes(tmp_path: Path) -> None:
     assert (second.arrival_s, second.input_len) == (0.5, 0)
 
 
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_trace_that_counts_bytes_says_so(tmp_path: Path, name: str) -> None:
+    loaded = load(open_trace(write(tmp_path / "trace", SAMPLES[name].rows, csv=SAMPLES[name].csv), format=name))
+    warned = any("UTF-8 byte" in text for text in loaded.warnings)
+    assert warned == (name in {"agent-text", "magagent", "openai-chat", "sharegpt"})
+
+
 def test_openai_chat(tmp_path: Path) -> None:
     first, second = read(tmp_path, "openai-chat")
     assert first.tokens is not None
