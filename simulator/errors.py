@@ -20,7 +20,8 @@ class TraceError(SimulatorError, ValueError):
     """
 
     def __init__(self, problem: str, *, source: str, line: int | None = None, field: str | None = None) -> None:
-        where = source if line is None else f"{source}:{line}"
+        name = "standard input" if source == "-" else source
+        where = name if line is None else f"{name}:{line}"
         what = problem if field is None else f"field {field!r}: {problem}"
         super().__init__(f"{where}: {what}")
         self.source = source

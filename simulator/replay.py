@@ -83,7 +83,9 @@ def replay(
     """
     check_policy(options.policy)
     if not trace.unique_blocks:
-        raise TraceError("has lengths only, no prefix identity: there is nothing to match", source=trace.name)
+        raise TraceError(
+            "has lengths only, no prefix identity: there is nothing to match; try kvsim describe", source=trace.name
+        )
     reuse = reuse or measure_reuse(trace.requests, hit_rule=options.hit_rule)
     assert reuse.hit_rule is options.hit_rule
     capacity = options.device_tokens.blocks(block_tokens=trace.block_tokens, unique_blocks=trace.unique_blocks)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from simulator.errors import SimulatorError
+from simulator.words import counted
 
 __all__ = ["Size", "SizeError", "exact_tokens", "format_tokens", "parse_size"]
 
@@ -46,7 +47,7 @@ class Size:
             return max(1, int(self.share * unique_blocks))
         assert self.tokens is not None
         if self.tokens < block_tokens:
-            raise SizeError(f"holds no block of {block_tokens:,} tokens", text=self.text)
+            raise SizeError(f"holds no block of {counted(block_tokens, 'token')}", text=self.text)
         return self.tokens // block_tokens
 
 
@@ -72,7 +73,7 @@ def parse_size(text: str) -> Size:
 def exact_tokens(tokens: int) -> str:
     """Tokens for people who compare them with other counts: ``1,882,624 tokens (1.8M)``, as M is 2^20."""
     short = format_tokens(tokens)
-    return f"{tokens:,} tokens" + ("" if short == str(tokens) else f" ({short})")
+    return counted(tokens, "token") + ("" if short == str(tokens) else f" ({short})")
 
 
 def format_tokens(tokens: int) -> str:

@@ -12,6 +12,7 @@ from simulator.describe import Arrivals, BlockReuse, Description, Lengths, Quant
 from simulator.number_table import NumberTable, plain_table
 from simulator.result import HIT_DEFINITION, ReplayResult
 from simulator.sizes import exact_tokens, format_tokens
+from simulator.words import counted
 
 __all__ = ["choices_table", "description_tables", "replay_tables"]
 
@@ -53,12 +54,13 @@ def replay_tables(results: Sequence[ReplayResult]) -> RenderableType:
     return Group(
         *_title(first.trace, first.warnings),
         _text(
-            f"{first.requests:,} requests, {first.input_tokens:,} input tokens, {first.block_accesses:,} accesses to "
-            f"{first.unique_blocks:,} blocks of {first.block_tokens} tokens"
+            f"{counted(first.requests, 'request')}, {counted(first.input_tokens, 'input token')}, "
+            f"{counted(first.block_accesses, 'access', 'accesses')} to {counted(first.unique_blocks, 'block')} of "
+            f"{counted(first.block_tokens, 'token')}"
         ),
         _text(
             f"device tier: {exact_tokens(first.device.capacity_tokens)} = "
-            f"{first.device.capacity_tokens // first.block_tokens:,} blocks; hit rule: {first.hit_rule}"
+            f"{counted(first.device.capacity_tokens // first.block_tokens, 'block')}; hit rule: {first.hit_rule}"
         ),
         "",
         table,
@@ -69,11 +71,11 @@ def replay_tables(results: Sequence[ReplayResult]) -> RenderableType:
 
 def description_tables(description: Description) -> RenderableType:
     """Everything that is known of a trace before a run."""
-    sessions = f", {description.sessions:,} sessions" if description.sessions else ""
+    sessions = f", {counted(description.sessions, 'session')}" if description.sessions else ""
     parts: list[RenderableType] = [
         *_title(description.name, description.warnings),
-        _text(f"format {description.format}, blocks of {description.block_tokens} tokens"),
-        _text(f"{description.requests:,} requests{sessions}"),
+        _text(f"format {description.format}, blocks of {counted(description.block_tokens, 'token')}"),
+        _text(counted(description.requests, "request") + sessions),
         "",
         _lengths_table({"input tokens": description.input, "output tokens": description.output}),
     ]

@@ -17,6 +17,7 @@ from simulator.result import HIT_DEFINITION, OptionValue, ReplayResult, results_
 from simulator.reuse import Reuse
 from simulator.sizes import exact_tokens
 from simulator.traces.record import LoadedTrace
+from simulator.words import counted
 
 __all__ = ["render_report"]
 
@@ -91,9 +92,10 @@ def _document(*, title: str, body: Iterable[str]) -> str:
 def _head(result: ReplayResult) -> str:
     capacity = result.device.capacity_tokens
     name = re.sub(r"([_/?&-])", r"\1<wbr>", escape(result.trace))
+    blocks = counted(capacity // result.block_tokens, "block")
     return (
-        f'<header><h1>{name}</h1><p class="lead">What a device tier of {exact_tokens(capacity)} = '
-        f"{capacity // result.block_tokens:,} blocks would have hit, by hit rule “{result.hit_rule}”.</p></header>"
+        f'<header><h1>{name}</h1><p class="lead">What a device tier of {exact_tokens(capacity)} = {blocks} '
+        f"would have hit, by hit rule “{result.hit_rule}”.</p></header>"
     )
 
 

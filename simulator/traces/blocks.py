@@ -80,7 +80,9 @@ class BlockNames:
         try:
             numbers = self._paths.of(request.blocks)
         except BrokenPrefix as error:
-            problem = f"{error}: an id must name one prefix; prefix='rechain' names blocks by their path instead"
+            problem = (
+                f"{error}: an id must name one prefix; prefix='rechain' (--rechain) names blocks by their path instead"
+            )
             place = "" if request.turn is None else f" (session {request.session}, turn {request.turn})"
             raise self._error(problem + place) from error
         if self.bound > _NAMES_MAX:

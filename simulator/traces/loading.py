@@ -16,6 +16,7 @@ from simulator.traces.formats.format import BlockRule
 from simulator.traces.record import LoadedTrace, TraceRequest
 from simulator.traces.sessions import group_sessions, resolve_turns, spread_starts, user_starts
 from simulator.traces.trace import Trace
+from simulator.words import counted
 
 __all__ = ["load"]
 
@@ -100,7 +101,9 @@ def _check(
     if spread_s is not None and not 0 <= spread_s < float("inf"):
         raise TraceError(f"spread_s must be finite and at least 0, got {spread_s}", source=trace.path)
     if users is not None and spread_s is not None:
-        raise TraceError("users and spread_s both say when sessions start: give one", source=trace.path)
+        raise TraceError(
+            "users (--users) and spread_s (--spread) both say when sessions start: give one", source=trace.path
+        )
 
 
 def _read(trace: Trace, names: BlockNames, *, limit: int | None, seed: int, repair: bool) -> _Read:
@@ -136,7 +139,8 @@ def _arrange(trace: Trace, read: _Read, *, users: int | None, spread_s: float | 
     if users is None and spread_s is None and not trace.format.session_clock:
         return _by_stamp(requests, starts)
     if sum(map(len, sessions)) < len(requests):
-        problem = f"users and spread_s need sessions, but {read.sessions.count(None):,} requests are in none"
+        alone = counted(read.sessions.count(None), "request is in none", "requests are in none")
+        problem = f"users (--users) and spread_s (--spread) need sessions, but {alone}"
         raise TraceError(problem, source=trace.path)
     return _by_session(requests, starts, sessions, users=users, spread_s=spread_s, seed=seed)
 
@@ -152,8 +156,10 @@ def _by_stamp(requests: list[TraceRequest], starts: Starts) -> _Timing:
     order = sorted(range(len(requests)), key=seconds.__getitem__)
     _set_arrivals(requests, seconds)
     warnings = [
-        f"{starts.missing:,} requests without a time arrive with the row before them" if starts.missing else None,
-        f"{late:,} rows are earlier than the row before them: sorted by arrival" if late else None,
+        f"requests without a time, which arrive with the row before them: {starts.missing:,}"
+        if starts.missing
+        else None,
+        f"rows earlier than the row before them, sorted by arrival: {late:,}" if late else None,
         unit_warning(seconds),
     ]
     return _Timing([requests[index] for index in order], [text for text in warnings if text])
@@ -181,7 +187,8 @@ def _by_session(
     else:
         offsets = user_starts(lengths, users=1, seed=None)
         warnings.append(
-            "sessions have no common clock: played one after another, unless users or spread_s says otherwise"
+            "sessions have no common clock: played one after another, unless users (--users) or spread_s (--spread) "
+            "says otherwise"
         )
     seconds = list(starts.seconds)
     place: list[tuple[float, int]] = [(0.0, 0)] * len(requests)
@@ -205,12 +212,14 @@ def _block_warnings(trace: Trace, names: BlockNames, requests: Sequence[TraceReq
     warnings = [names.warning] if names.warning else []
     if trace.format.counts_bytes:
         warnings.append(
-            "a token is one UTF-8 byte here; a usual tokenizer's stands for three to four: so for all sizes"
+            "a token is one UTF-8 byte here; those of a usual tokenizer hold three to four, so divide sizes by that"
         )
     if trace.format.block_rule is BlockRule.NONE:
         warnings.append("lengths only: requests have no blocks, so nothing can be reused")
     elif trace.format.block_rule is BlockRule.TOKENS:
         unknown = sum(request.tokens is None for request in requests)
         if unknown:
-            warnings.append(f"{unknown:,} requests have no tokens, hence no blocks: nothing of them can be reused")
+            warnings.append(
+                f"requests without tokens, hence without blocks, of which nothing can be reused: {unknown:,}"
+            )
     return warnings

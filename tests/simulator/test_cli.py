@@ -187,6 +187,19 @@ def test_progress_shows_on_a_terminal_unless_it_is_unwanted(trace: str) -> None:
         assert terminal_output("replay", trace, unwanted) == b""
 
 
+def test_standard_input_is_named_in_errors_and_one_is_no_plural(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    assert main(["replay", "-"]) == 1
+    assert capsys.readouterr().err == "kvsim: error: standard input: holds no rows\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"input_length": 9, "hash_ids": [1]}')))
+    assert main(["replay", "-"]) == 0
+    out = capsys.readouterr().out
+    assert "1 request, 9 input tokens, 1 access to 1 block of 512 tokens" in out
+    assert "512 tokens = 1 block;" in out
+
+
 def test_a_report_is_written(trace: str, tmp_path: Path) -> None:
     target = tmp_path / "report.html"
     assert main(["replay", trace, "--report", str(target), "--quiet"]) == 0
@@ -225,7 +238,7 @@ SHORT = TEXT + '{"timestamp": 4000, "input_length": 9000, "output_length": 1, "h
         (["replay", "{trace}", "--block-tokens", "131072"], ["trace.jsonl", "block_tokens", "65536"]),
         (["replay", "{trace}", "--time", "virtual"], ["virtual", "not available yet", "--time none"]),
         (["replay", "{trace}", "--hit-rule", "exact"], ["--hit-rule", "trace", "serving"]),
-        (["replay", "{trace}", "--users", "2", "--spread", "5m"], ["users", "spread"]),
+        (["replay", "{trace}", "--users", "2", "--spread", "5m"], ["--users", "--spread"]),
         (["replay", "{trace}", "--spread", "soon"], ["soon", "90m"]),
         (["replay", "{trace}", "--limit", "0"], ["--limit"]),
         (["replay", "{trace}", "--polcy", "lru"], ["--polcy", "--policy"]),
@@ -233,7 +246,7 @@ SHORT = TEXT + '{"timestamp": 4000, "input_length": 9000, "output_length": 1, "h
         (["replay", "{trace}", "--report", "{absent}/out.html"], ["absent", "no folder"]),
         (["replay", "{trace}", "--report", "-"], ["--report"]),
         (["describe", "{trace}", "--json", "{folder}"], ["is a folder"]),
-        (["replay", "{lengths}"], ["lengths.csv", "lengths only"]),
+        (["replay", "{lengths}"], ["lengths.csv", "lengths only", "kvsim describe"]),
         (["replay"], ["TRACE"]),
         (["replya"], ["replya"]),
     ],
@@ -300,7 +313,7 @@ def test_repair_mends_what_is_refused_otherwise_and_says_so(tmp_path: Path, caps
     path = tmp_path / "short.jsonl"
     path.write_text(SHORT)
     assert main(["replay", str(path), "--repair"]) == 0
-    assert "warning: 1 rows had a prompt longer than their ids" in capsys.readouterr().out
+    assert "warning: rows with a prompt longer than their ids, cut to what the ids cover: 1" in capsys.readouterr().out
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:

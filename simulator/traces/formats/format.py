@@ -123,7 +123,7 @@ def hashed_prompt(
         want = f"{fewest}" if fewest == most else f"{fewest} or {most}"
         raise row.error(ids, f"{length} {input_len} at {size} tokens a block needs {want} ids, got {len(blocks)}")
     if len(blocks) > most:
-        context.notes["{count} rows had ids beyond the prompt's end: cut off"] += 1
+        context.notes["rows with ids beyond the prompt's end, cut off: {count}"] += 1
         return HashedPrompt(input_len, blocks[:most])
-    context.notes["{count} rows had a prompt longer than their ids: cut to what the ids cover"] += 1
+    context.notes["rows with a prompt longer than their ids, cut to what the ids cover: {count}"] += 1
     return HashedPrompt(len(blocks) * size, blocks)

@@ -55,7 +55,7 @@ def _request(row: Row, context: ReadContext) -> TraceRequest:
         if len(tokens) != input_len:
             if not context.repair:
                 raise row.error("input_tok_ids", f"input_toks is {input_len}, but there are {len(tokens)} ids")
-            context.notes["{count} rows had a length that differs from their tokens: counted the tokens"] += 1
+            context.notes["rows whose length differs from their tokens, counted by the tokens: {count}"] += 1
             input_len = len(tokens)
     extra = row.rest(*_KNOWN)
     if row.has("output_tok_ids"):

@@ -41,7 +41,7 @@ def _read(rows: Iterator[Row], context: ReadContext) -> Iterator[TraceRequest]:
         rates.add(last)
     total = rates.request_count()
     if last is not None and context.whole and total > _KEPT_MAX:
-        raise last.error("rate", f"the rates stand for {total:,} requests: limit them to {_KEPT_MAX:,} or fewer")
+        raise last.error("rate", f"the rates stand for {total:,} requests: take {_KEPT_MAX:,} or fewer (--limit)")
     context.notes[_NOTE] = 1
     for second, client in rates.arrivals(np.random.default_rng(context.seed)):
         yield TraceRequest(

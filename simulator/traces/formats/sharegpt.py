@@ -26,7 +26,7 @@ def _read(rows: Iterator[Row], context: ReadContext) -> Iterator[TraceRequest]:
         turns = [(turn.text("from"), message_text(turn, "value")) for turn in row.inner_rows("conversations")]
         answers = [place for place, (role, _) in enumerate(turns) if role in _MODEL_ROLES and place]
         if not answers:
-            context.notes["{count} conversations have no answer: left out"] += 1
+            context.notes["conversations without an answer, left out: {count}"] += 1
         for index, place in enumerate(answers):
             role, answer = turns[place]
             tokens, output_tokens = byte_tokens(render_chat(turns[:place], next_role=role)), byte_tokens(answer)

@@ -44,7 +44,7 @@ def paths(trace: LoadedTrace) -> list[list[int]]:
 def test_a_first_row_without_a_time_does_not_shift_the_others(tmp_path: Path) -> None:
     trace = loaded(tmp_path, [chat(..., [1]), chat(3000, [2]), chat(4000, [3])])
     assert arrivals(trace) == [0.0, 3.0, 4.0]
-    assert trace.warnings == ("1 requests without a time arrive with the row before them",)
+    assert trace.warnings == ("requests without a time, which arrive with the row before them: 1",)
 
 
 def test_nor_where_times_count_from_an_epoch(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_rows_out_of_order_are_sorted_and_equal_times_keep_the_order_of_the_file
     assert [request.input_len for request in trace.requests] == [512] * 4
     # Numbered by first sight in order of arrival: ids 2, 4, 1, 3.
     assert paths(trace) == [[0], [1], [2], [3]]
-    assert trace.warnings == ("2 rows are earlier than the row before them: sorted by arrival",)
+    assert trace.warnings == ("rows earlier than the row before them, sorted by arrival: 2",)
 
 
 def test_an_epoch_that_does_not_begin_with_the_first_row(tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ def test_or_mended_and_counted(tmp_path: Path) -> None:
     assert [request.input_len for request in trace.requests] == [1024, 600, 1024, 1023]
     assert paths(trace) == [[0, 1]] * 4
     assert trace.warnings == (
-        "1 rows had a prompt longer than their ids: cut to what the ids cover",
-        "1 rows had ids beyond the prompt's end: cut off",
+        "rows with a prompt longer than their ids, cut to what the ids cover: 1",
+        "rows with ids beyond the prompt's end, cut off: 1",
     )
 
 
@@ -306,7 +306,7 @@ def test_a_delay_before_a_first_turn_is_its_arrival(tmp_path: Path) -> None:
 
 
 def test_users_need_sessions(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="users and spread_s need sessions, but 2 requests are in none"):
+    with pytest.raises(TraceError, match=r"--users.*--spread.* need sessions, but 2 requests are in none"):
         loaded(tmp_path, [chat(0, [1]), chat(1, [2])], users=4)
 
 
