@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eviction import UnknownPolicyError
+from eviction import OptimalPolicy, UnknownPolicyError, policy_names
 from simulator.errors import SimulatorError
 from simulator.reading import Partial, ReadingOptions
 from simulator.result import HitRule, ReplayResult, results_to_json
@@ -163,22 +163,23 @@ def describe(
 def replay(
     trace: _Trace,
     device_tokens: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
             "--device-tokens",
             metavar="SIZE",
-            help="Device tier: tokens as 4M (K, M, G are 2^10, 2^20, 2^30), or a share of the unique blocks as 5%.",
+            help="Device tier: tokens as 4M (K, M, G are 2^10, 2^20, 2^30), or a share of the unique blocks as 5%.  "
+            "[default: 5%]",
         ),
-    ] = "5%",
+    ] = None,
     policy: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
             "--policy",
             metavar="NAME,...",
-            help="Eviction policies, each replayed in turn: any name of eviction.policy_names(), or optimal, the "
-            "offline optimum.",
+            help=f"Eviction policies, each replayed in turn: {', '.join(policy_names())}, or {OptimalPolicy.name}, the "
+            "offline optimum.  [default: lru]",
         ),
-    ] = "lru",
+    ] = None,
     hit_rule: Annotated[
         HitRule, typer.Option("--hit-rule", help="Count every matched block, or leave the last token to compute.")
     ] = HitRule.TRACE,
@@ -211,10 +212,12 @@ def replay(
 
     if time is TimeModel.VIRTUAL:
         raise CommandError("--time virtual is not available yet; use --time none")
-    policies = list(dict.fromkeys(name.strip() for name in policy.split(",")))
+    if device_tokens is not None and len(device_tokens) > 1:
+        raise CommandError("--device-tokens takes one size, as --policy compares policies at one size")
+    policies = list(dict.fromkeys(name.strip() for name in ",".join(policy or ["lru"]).split(",")))
     for name in policies:
         check_policy(name)
-    size = parse_size(device_tokens)
+    size = parse_size((device_tokens or ["5%"])[0])
     _check_outputs(trace, json, report)
     reading = ReadingOptions(
         format=format,

@@ -71,7 +71,7 @@ class ReportUnavailable(SimulatorError):
     """The report's pictures need a library that is not installed."""
 
     def __init__(self) -> None:
-        super().__init__("the HTML report needs matplotlib: pip install 'prefix-kvstore[report]'")
+        super().__init__("the HTML report needs matplotlib: pip install matplotlib")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -148,7 +148,7 @@ class _ZstdReader(io.RawIOBase):
         try:
             import zstandard  # noqa: PLC0415  # an optional extra, needed for this one file format
         except ImportError as error:
-            problem = "zstd needs the package zstandard: pip install 'prefix-kvstore[compress]'"
+            problem = "zstd needs the package zstandard: pip install zstandard"
             raise TraceError(problem, source=path) from error
         self._compressed = compressed
         self._library = zstandard
