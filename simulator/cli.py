@@ -36,8 +36,9 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 _app = typer.Typer(
     name="kvsim",
     help="Replay real LLM traffic through the real KV-cache store and see what it would have hit.",
-    epilog="Exit codes: 0 done, 1 error, 2 an SLO or an invariant failed.",
+    epilog="Exit codes: 0 done, 1 error, 2 a broken invariant.",
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,  # plain help prints in half the time
     pretty_exceptions_enable=False,
 )
@@ -47,7 +48,6 @@ class TimeModel(StrEnum):
     """How time passes in a replay."""
 
     NONE = "none"  #: it does not: a request ends before the next begins
-    VIRTUAL = "virtual"
 
 
 class CommandError(SimulatorError):
@@ -185,7 +185,7 @@ def replay(
     ] = HitRule.TRACE,
     time: Annotated[
         TimeModel, typer.Option("--time", help="none: requests run one after another, nothing takes time.")
-    ] = TimeModel.NONE,
+    ] = TimeModel.NONE,  # noqa: ARG001 - the only choice there is
     format: _Format = None,  # noqa: A002 - the option's name
     id_tokens: _IdTokens = None,
     block_tokens: _BlockTokens = None,
@@ -210,8 +210,6 @@ def replay(
     from simulator.sizes import parse_size  # noqa: PLC0415
     from simulator.tables import replay_tables  # noqa: PLC0415
 
-    if time is TimeModel.VIRTUAL:
-        raise CommandError("--time virtual is not available yet; use --time none")
     if device_tokens is not None and len(device_tokens) > 1:
         raise CommandError("--device-tokens takes one size, as --policy compares policies at one size")
     policies = list(dict.fromkeys(name.strip() for name in ",".join(policy or ["lru"]).split(",")))
@@ -280,7 +278,7 @@ def _write_report(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``kvsim`` and return its exit code: 0 done, 1 error, 2 an SLO or an invariant failed.
+    """Run ``kvsim`` and return its exit code: 0 done, 1 error, 2 a broken invariant.
 
     Args:
         arguments: without the program's name; those of the process by default.

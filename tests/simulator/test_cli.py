@@ -237,7 +237,7 @@ SHORT = TEXT + '{"timestamp": 4000, "input_length": 9000, "output_length": 1, "h
         (["replay", "{trace}", "--device-tokens", "100"], ["no block of 512 tokens"]),
         (["replay", "{trace}", "--block-tokens", "500"], ["500", "512"]),
         (["replay", "{trace}", "--block-tokens", "131072"], ["trace.jsonl", "block_tokens", "65536"]),
-        (["replay", "{trace}", "--time", "virtual"], ["virtual", "not available yet", "--time none"]),
+        (["replay", "{trace}", "--time", "virtual"], ["--time", "virtual", "none"]),
         (["replay", "{trace}", "--hit-rule", "exact"], ["--hit-rule", "trace", "serving"]),
         (["replay", "{trace}", "--users", "2", "--spread", "5m"], ["--users", "--spread"]),
         (["replay", "{trace}", "--spread", "soon"], ["soon", "90m"]),
@@ -324,10 +324,16 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     bare = capsys.readouterr().out
     assert main(["--help"]) == 0
     assert capsys.readouterr().out == bare
+    assert main(["-h"]) == 0
+    assert capsys.readouterr().out == bare
+    assert "SLO" not in bare
     for words in ("traces", "describe", "replay", "Exit codes: 0 done, 1 error, 2"):
         assert words in bare
     assert main(["replay", "--help"]) == 0
     text = capsys.readouterr().out
+    assert main(["replay", "-h"]) == 0
+    assert capsys.readouterr().out == text
+    assert "virtual" not in text
     for option in (
         *("--format", "--block-tokens", "--device-tokens", "--policy", "--hit-rule", "--partial", "--limit", "--seed"),
         *("--users", "--spread", "--json", "--report", "--quiet", "--no-progress", "--time"),
