@@ -183,9 +183,9 @@ def replay(
     hit_rule: Annotated[
         HitRule, typer.Option("--hit-rule", help="Count every matched block, or leave the last token to compute.")
     ] = HitRule.TRACE,
-    time: Annotated[
+    time: Annotated[  # noqa: ARG001 - the only choice there is
         TimeModel, typer.Option("--time", help="none: requests run one after another, nothing takes time.")
-    ] = TimeModel.NONE,  # noqa: ARG001 - the only choice there is
+    ] = TimeModel.NONE,
     format: _Format = None,  # noqa: A002 - the option's name
     id_tokens: _IdTokens = None,
     block_tokens: _BlockTokens = None,
