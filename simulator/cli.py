@@ -6,6 +6,7 @@ Whatever is slow to import is imported inside the commands, so that ``--help`` a
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -29,6 +30,14 @@ __all__ = ["main"]
 _INTERRUPTED = 130  # what shells expect of a program that was interrupted
 _CURVE_REQUESTS_MAX = 20_000  # beyond, the optimum's curve would take longer than all the rest
 _CURVE_POINTS = 8
+
+#: What the parser says, in the words of whichever library checks for it, and what we say.
+_PARSER_WORDS = (
+    (r"^Invalid value for '([^']+)': ", r"\1: "),
+    (r"Value error, ", ""),
+    (r"Input should be greater than or equal to (\d+)|\S+ is not in the range x>=(\d+)\.", r"must be at least \1\2"),
+    (r"Input should be a valid integer.*|\S+ is not a valid int.*", "must be a whole number"),
+)
 
 #: What the parser of the command line raises; typer has no name for it that all its versions share.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -289,7 +298,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (SimulatorError, UnknownPolicyError) as error:
         return _fail(str(error))
     except _UsageError as error:
-        return _fail(error.format_message())  # type: ignore[attr-defined]
+        return _fail(_reworded(error.format_message()))  # type: ignore[attr-defined]
     except AssertionError as error:
         return _fail(f"a broken invariant, please report it: {error}", code=2)
     except (KeyboardInterrupt, typer.Abort):
@@ -300,6 +309,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if code == _INTERRUPTED:  # which the parser may have caught first
         return _fail("interrupted", code=_INTERRUPTED)
     return code if isinstance(code, int) else 0
+
+
+def _reworded(problem: str) -> str:
+    for theirs, ours in _PARSER_WORDS:
+        problem = re.sub(theirs, ours, problem)
+    return problem
 
 
 def _fail(problem: str, *, code: int = 1) -> int:

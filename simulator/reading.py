@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Partial", "ReadingError", "ReadingOptions"]
 
 _WORKLOAD = "workload:"
+_PARAMETERS = {"block_tokens": "block_tokens", "limit": "requests"}  # of a workload, by the option for files
 
 
 class Partial(StrEnum):
@@ -89,11 +90,20 @@ class ReadingOptions:
         defaults = ReadingOptions().record()
         given = [name for name, value in self.record().items() if value != defaults[name]]
         if given:
-            option = "--" + given[0].replace("_", "-")
-            raise ReadingError(f"{option} is for trace files; a workload takes parameters, {text}?requests=1000 say")
+            raise ReadingError(_refusal(text, given[0], self.record()[given[0]]))
         _, mark, query = text.partition("?")
         if self.seed is None:
             return workload(text)
         if any(part.startswith("seed=") for part in query.split("&")):
             raise ReadingError(f"{text} names its seed already, so --seed {self.seed} is one too many")
         return workload(f"{text}{'&' if mark else '?'}seed={self.seed}")
+
+
+def _refusal(text: str, name: str, value: OptionValue) -> str:
+    """What to say of an option for files: what to write instead, where a workload has a parameter for it."""
+    option = "--" + name.replace("_", "-")
+    if name not in _PARAMETERS:
+        return (
+            f"{option} is for trace files; a workload takes parameters only, {text.partition('?')[0]}?requests=1000 say"
+        )
+    return f"{option} is for trace files; write {text}{'&' if '?' in text else '?'}{_PARAMETERS[name]}={value}"
