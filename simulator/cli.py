@@ -5,7 +5,6 @@ Whatever is slow to import is imported inside the commands, so that ``--help`` a
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -18,7 +17,16 @@ from eviction import OptimalPolicy, UnknownPolicyError, policy_names
 from simulator.errors import SimulatorError
 from simulator.reading import Partial, ReadingOptions
 from simulator.result import HitRule, ReplayResult, results_to_json
-from simulator.terminal import STDOUT, check_distinct, check_target, progress_bar, show, waiting, write_text
+from simulator.terminal import (
+    STDOUT,
+    check_distinct,
+    check_target,
+    discard_standard_output,
+    progress_bar,
+    show,
+    waiting,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from simulator.report import CurvePoint
@@ -304,8 +312,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its exit
+        discard_standard_output()
         return 1
+    except OSError as error:  # of the help, which the parser prints
+        discard_standard_output()
+        return _fail(f"standard output: cannot be written: {error.strerror}")
     if code == _INTERRUPTED:  # which the parser may have caught first
         return _fail("interrupted", code=_INTERRUPTED)
     return code if isinstance(code, int) else 0
@@ -319,5 +330,6 @@ def _reworded(problem: str) -> str:
 
 def _fail(problem: str, *, code: int = 1) -> int:
     """Say in one line on standard error what is wrong."""
-    print("kvsim: error:", " ".join(problem.split()), file=sys.stderr)
+    if sys.stderr is not None:
+        print("kvsim: error:", " ".join(problem.split()), file=sys.stderr)
     return code

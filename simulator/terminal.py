@@ -8,14 +8,24 @@ import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from simulator.errors import SimulatorError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["STDOUT", "OutputError", "check_distinct", "check_target", "progress_bar", "show", "waiting", "write_text"]
+__all__ = [
+    "STDOUT",
+    "OutputError",
+    "check_distinct",
+    "check_target",
+    "discard_standard_output",
+    "progress_bar",
+    "show",
+    "waiting",
+    "write_text",
+]
 
 #: As the name of a file: standard output.
 STDOUT = "-"
@@ -31,14 +41,20 @@ def show(*parts: RenderableType) -> None:
     """Print to standard output, in colour only on a terminal."""
     from rich.console import Console  # noqa: PLC0415 - keeps --help fast
 
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PIPE_COLUMNS, highlight=False)
-    for part in parts:
-        console.print(part)
+    with _standard_output() as stream:
+        console = Console(file=stream, width=None if stream.isatty() else _PIPE_COLUMNS, highlight=False)
+        for part in parts:
+            console.print(part)
+
+
+def discard_standard_output() -> None:
+    """Send what is still to be written nowhere, or the interpreter complains at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def waiting(text: str, *, enabled: bool) -> AbstractContextManager[object]:
     """Tell the terminal what takes so long, for as long as it does."""
-    if not enabled or not sys.stderr.isatty():
+    if not enabled or not _has_screen():
         return nullcontext()
     from rich.console import Console  # noqa: PLC0415
 
@@ -48,7 +64,7 @@ def waiting(text: str, *, enabled: bool) -> AbstractContextManager[object]:
 @contextmanager
 def progress_bar(label: str, total: int, *, enabled: bool) -> Iterator[Callable[[int], None] | None]:
     """A bar on standard error that takes the number of steps done; None where no terminal would show it."""
-    if not enabled or not sys.stderr.isatty():
+    if not enabled or not _has_screen():
         yield None
         return
     from rich.console import Console  # noqa: PLC0415
@@ -113,9 +129,40 @@ def write_text(path: str, text: str) -> None:
         OutputError: the file cannot be written.
     """
     if path == STDOUT:
-        sys.stdout.write(text)
+        with _standard_output() as stream:
+            stream.write(text)
         return
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror}") from error
+    except UnicodeEncodeError as error:  # a file name that is no UTF-8
+        raise OutputError(f"{path}: cannot be written: {error}") from error
+
+
+@contextmanager
+def _standard_output() -> Iterator[TextIO]:
+    """Standard output, written to the end when the context is left.
+
+    Raises:
+        OutputError: it is closed, full, or cannot encode what is written.
+        BrokenPipeError: its reader has left.
+    """
+    if sys.stdout is None:
+        raise OutputError("standard output is closed")
+    try:
+        yield sys.stdout
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard_standard_output()
+        raise OutputError(f"standard output: cannot be written: {error.strerror}") from error
+    except UnicodeEncodeError as error:
+        character = error.object[error.start]
+        problem = f"standard output: its encoding {error.encoding} has no {character!r}; try PYTHONIOENCODING=utf-8"
+        raise OutputError(problem) from error
+
+
+def _has_screen() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()

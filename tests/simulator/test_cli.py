@@ -384,6 +384,35 @@ def test_a_reader_that_leaves_is_no_drama() -> None:
         assert process.wait(timeout=60) == 1
 
 
+@pytest.mark.parametrize(
+    ("shell", "words"),
+    [
+        ("{kvsim} traces >&-", "standard output is closed"),
+        ("{kvsim} describe {trace} --json - >&-", "standard output is closed"),
+        ("{kvsim} traces >/dev/full", "standard output: cannot be written: No space left on device"),
+        ("{kvsim} replay {trace} --json - >/dev/full", "standard output: cannot be written: No space left on device"),
+        ("{kvsim} --help >/dev/full", "standard output: cannot be written: No space left on device"),
+        ("{kvsim} --version >/dev/full", "standard output: cannot be written: No space left on device"),
+        ("PYTHONIOENCODING=ascii {kvsim} replay {trace}", "standard output: its encoding ascii has no"),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_one_line(shell: str, words: str, trace: str) -> None:
+    command = shell.format(kvsim=f"{sys.executable} -m simulator", trace=trace)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"kvsim: error: {words}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_closed_streams_that_nothing_is_written_to_do_no_harm(trace: str, tmp_path: Path) -> None:
+    target = tmp_path / "out.json"
+    for redirection in (">&-", "2>&-"):
+        command = f"{sys.executable} -m simulator describe {trace} --quiet --json {target} {redirection}"
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        assert json.loads(target.read_text())
+
+
 def test_an_interrupt_ends_with_one_line() -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "simulator", "describe", "-"],
