@@ -99,17 +99,19 @@ def require_plots() -> None:
 def hit_curve_plot(
     *, lru: Sequence[CurvePoint], optimum: Sequence[CurvePoint], reuse: Reuse, results: Sequence[ReplayResult]
 ) -> Plot:
-    """Token hit rate over cache size: LRU at every size, the optimum at some, the ceiling, and the runs."""
+    """Token hit rate over cache size: LRU at every size, the optimum at some, the ceiling, and the runs.
+
+    The optimum is drawn as points: a line through a few of them would lie below LRU here and there.
+    """
     percent = 100 / max(1, reuse.input_tokens)
     ceiling = percent * reuse.hit_tokens
 
     def paint(axes: Axes) -> None:
         axes.axhline(ceiling, color=_INK, linestyle=_DASHED, linewidth=1.2, label=f"infinite cache, {ceiling:.1f} %")
-        for points, colour, marker, label in ((optimum, _GREEN, "o", "optimum"), (lru, _BLUE, "", "LRU")):
-            if points:
-                rates = [percent * point.hit_tokens for point in points]
-                sizes = [point.capacity_tokens for point in points]
-                axes.plot(sizes, rates, color=colour, marker=marker, markersize=3.5, label=label)
+        axes.plot(*_sizes_and_rates(lru, percent), color=_BLUE, label="LRU")
+        if optimum:
+            points = _sizes_and_rates(optimum, percent)
+            axes.plot(*points, color=_GREEN, marker="o", markersize=4.5, linestyle="none", label="optimum")
         for names, at, rate in _marks(results, apart=ceiling / 20):
             axes.plot([at], [rate], color=_ORANGE, marker="D", markersize=7, markeredgecolor=_PAPER, linestyle="none")
             axes.annotate(names, (at, rate), xytext=(7, -10), textcoords="offset points")
@@ -122,10 +124,15 @@ def hit_curve_plot(
         f"{run.policy} {100 * run.token_hit_rate:.1f} % at {format_tokens(run.device.capacity_tokens)}"
         for run in results
     ]
+    measured = (
+        "the optimum was measured at the points only"
+        if optimum
+        else f"the optimum is left out, since each of its points takes a replay of {results[0].requests:,} requests"
+    )
     return Plot(
         title="Hit rate by cache size",
         caption="Share of input tokens that need not be computed. The LRU line is exact at every size, from stack "
-        "distances; the diamonds are the runs of this report.",
+        f"distances; {measured}; the diamonds are the runs of this report.",
         alt=f"Token hit rate over cache size. An infinite cache reaches {ceiling:.1f} %. Runs: {'; '.join(runs)}.",
         svg=_draw("hit-curve", paint),
     )
@@ -212,6 +219,11 @@ def lengths_plot(input_len: NDArray[np.int64]) -> Plot:
         alt=f"Histogram of prompt lengths in tokens: {words}.",
         svg=_draw("lengths", paint),
     )
+
+
+def _sizes_and_rates(points: Sequence[CurvePoint], percent: float) -> tuple[list[int], list[float]]:
+    """Both axes of the hit curve; ``percent`` is that of one token."""
+    return [point.capacity_tokens for point in points], [percent * point.hit_tokens for point in points]
 
 
 def _marks(results: Sequence[ReplayResult], *, apart: float) -> list[tuple[str, int, float]]:

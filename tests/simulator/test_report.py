@@ -156,6 +156,19 @@ def test_every_picture_has_a_title_words_and_takes_the_pages_colours(html: str, 
     assert 'name="viewport"' in html
 
 
+def test_the_optimum_is_drawn_where_it_was_measured_and_nowhere_else(
+    html: str, page: Page, chat: LoadedTrace, results: list[ReplayResult]
+) -> None:
+    curve = next(svg for svg in re.findall(r"<svg.*?</svg>", html, flags=re.DOTALL) if "optimum" in svg)
+    green = re.findall(r"<(\w+)[^>]*var\(--green\)", curve)
+    assert green.count("use") == 3 + 1  # and one in the legend
+    assert not re.search(r"<path [^>]*fill: none; stroke: var\(--green\)", curve)
+    assert re.search(r"<path [^>]*fill: none; stroke: var\(--blue\)", curve)
+    assert "the optimum was measured at the points only" in page.text
+    without = render_report(results, trace=chat, reuse=measure_reuse(chat.requests))
+    assert "the optimum is left out, since each of its points takes a replay of 400 requests" in without
+
+
 def test_the_same_run_draws_the_same_page(chat: LoadedTrace, results: list[ReplayResult]) -> None:
     reuse = measure_reuse(chat.requests)
     first, second = (render_report(results, trace=chat, reuse=reuse) for _ in range(2))
