@@ -13,7 +13,7 @@ import numpy as np
 
 from simulator.report.curve import CurvePoint, curve_capacities, lru_curve
 from simulator.report.plots import Plot, arrivals_plot, distance_plot, hit_curve_plot, lengths_plot
-from simulator.result import HIT_DEFINITION, OptionValue, ReplayResult, results_to_json
+from simulator.result import HIT_DEFINITION, ReplayResult, results_to_json
 from simulator.reuse import Reuse
 from simulator.sizes import exact_tokens
 from simulator.traces.record import LoadedTrace
@@ -67,7 +67,7 @@ def render_report(
             "<h2>What counts as a hit</h2>",
             f"<p>{escape(HIT_DEFINITION)}</p>",
             "<h2>Options and origin</h2>",
-            _origin(first),
+            _origin(results, trace.format),
             f"<footer>Made by kvsim {escape(first.version)}. The numbers are in this file as JSON: "
             "script elements “results” and “curve”.</footer>",
             _embedded("results", results_to_json(results)),
@@ -192,9 +192,15 @@ def _figure(plot: Plot) -> str:
     )
 
 
-def _origin(result: ReplayResult) -> str:
+def _origin(results: Sequence[ReplayResult], trace_format: str) -> str:
+    result = results[0]
+    tier = result.device.capacity_tokens
     facts: dict[str, object] = {
-        **{key.replace("_", " "): value for key, value in result.options.items() if _is_set(key, value)},
+        **{key.replace("_", " "): value for key, value in result.options.items() if value not in (None, False)},
+        "policy": ", ".join(run.policy for run in results),
+        "device tier": f"{exact_tokens(tier)} = {counted(tier // result.block_tokens, 'block')}",
+        "tokens per block": f"{result.block_tokens:,}",
+        "format": trace_format,
         "seed": result.seed,
         "trace": result.trace,
         "trace SHA-256": result.trace_digest,
@@ -204,11 +210,6 @@ def _origin(result: ReplayResult) -> str:
         f'<tr><th scope="row">{escape(key)}</th><td>{escape(str(value))}</td></tr>' for key, value in facts.items()
     )
     return f'<table class="options"><tbody>{rows}</tbody></table>'
-
-
-def _is_set(key: str, value: OptionValue) -> bool:
-    """Whether an option is worth a row; policies have rows in the table of runs."""
-    return key != "policy" and value is not None and value is not False
 
 
 def _embedded(name: str, text: str) -> str:

@@ -140,6 +140,12 @@ def test_the_page_says_what_a_hit_is_and_where_the_numbers_come_from(
     assert HIT_DEFINITION in page.text
     for words in (chat.digest, results[0].version, "20%", f"{results[0].input_tokens:,}"):
         assert words in page.text
+    options = {row[0]: row[1] for row in page.rows if len(row) == 2}
+    blocks = results[0].device.capacity_tokens // 512
+    assert options["policy"] == "lru, optimal"
+    assert (options["format"], options["device tokens"], options["tokens per block"]) == ("workload", "20%", "512")
+    assert options["device tier"].startswith(f"{512 * blocks:,} tokens")
+    assert options["device tier"].endswith(f"= {blocks:,} blocks")
 
 
 def test_every_picture_has_a_title_words_and_takes_the_pages_colours(html: str, page: Page) -> None:
