@@ -112,13 +112,20 @@ def hit_curve_plot(
         if optimum:
             points = _sizes_and_rates(optimum, percent)
             axes.plot(*points, color=_GREEN, marker="o", markersize=4.5, linestyle="none", label="optimum")
-        for names, at, rate in _marks(results, apart=ceiling / 20):
+        for names, at, rate in _marks(results, apart=ceiling / 12):
             axes.plot([at], [rate], color=_ORANGE, marker="D", markersize=7, markeredgecolor=_PAPER, linestyle="none")
-            axes.annotate(names, (at, rate), xytext=(7, -10), textcoords="offset points")
+            left = at * at > lru[0].capacity_tokens * lru[-1].capacity_tokens  # of the mark, where the right is short
+            axes.annotate(
+                names,
+                (at, rate),
+                xytext=(-7 if left else 7, -10),
+                textcoords="offset points",
+                ha="right" if left else "left",
+            )
         axes.set_ylim(0, max(1.0, ceiling * 1.12))
         axes.set_ylabel("token hit rate, %")
         _tokens_axis(axes, "device tier, tokens")
-        axes.legend(loc="lower right")
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderpad=0, handlelength=1.6, columnspacing=1.2)
 
     runs = [
         f"{run.policy} {100 * run.token_hit_rate:.1f} % at {format_tokens(run.device.capacity_tokens)}"
