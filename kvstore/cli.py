@@ -14,14 +14,10 @@ from kvstore._version import __version__
 
 __all__ = ["main"]
 
-_EXTRAS = {
-    "jax": "jax",
-    "torch": "torch",
-    "redis": "redis",
-    "sidecar": "fastapi",
-    "speed": "uvloop",
-    "compress": "zstandard",
-    "report": "matplotlib",
+#: Optional packages that some part of this version uses, and what for.
+_OPTIONAL = {
+    "matplotlib": "HTML reports",
+    "zstandard": "traces in .zst",
 }
 _COPY_BYTES = 64 << 20
 _GIGA = 1e9
@@ -51,16 +47,16 @@ def _root(
 
 @app.command()
 def doctor() -> None:
-    """Say what is installed, what is missing for which extra, and how fast this machine moves memory."""
+    """Say what is installed, what is missing for what, and how fast this machine moves memory."""
     typer.echo(
         f"kvstore {__version__}, Python {platform.python_version()}, numpy {np.__version__}, {platform.machine()}"
     )
-    for extra, module in _EXTRAS.items():
+    for module, use in _OPTIONAL.items():
         found = importlib.util.find_spec(module) is not None
-        typer.echo(f"  {extra:<9} {'installed' if found else f'absent: pip install prefix-kvstore[{extra}]'}")
+        typer.echo(f"  {module:<11} {'installed' if found else f'absent: pip install {module}'} ({use})")
     copy, compare = _memory_speeds()
-    typer.echo(f"  memcpy    {copy:.1f} GB/s (bounds the movement of pages)")
-    typer.echo(f"  memcmp    {compare:.1f} GB/s (bounds the matching of prompts)")
+    typer.echo(f"  memcpy      {copy:.1f} GB/s (bounds the movement of pages)")
+    typer.echo(f"  memcmp      {compare:.1f} GB/s (bounds the matching of prompts)")
 
 
 def _memory_speeds() -> tuple[float, float]:
