@@ -12,6 +12,7 @@ from kvstore.errors import (
     OutOfPages,
     ResetRefused,
     SequenceLost,
+    StoreBroken,
 )
 from kvstore.eviction_log import Eviction, EvictionReason
 from kvstore.explain import BlockFate, Explanation, Span
@@ -43,6 +44,7 @@ __all__ = [
     "SequenceBatch",
     "SequenceLost",
     "Span",
+    "StoreBroken",
     "StoreStats",
     "SymbolKind",
     "TokenIds",

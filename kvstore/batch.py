@@ -10,7 +10,7 @@ the batch then looks at all of its members anew. So nothing is lost or reordered
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from kvstore.sequence import Commit, Sequence
 from kvstore.token_buffer import TokenBuffer
 
 __all__ = ["SequenceBatch"]
+
+_AHEAD_MAX: Final = 1 << 30  # beyond any pool; keeps the sum of positions inside 64 bits
 
 
 @final
@@ -37,6 +39,8 @@ class SequenceBatch:
         if len(set(map(id, sequences))) != len(sequences):
             raise InvalidRequest("a sequence is in the batch twice")
         for member in sequences:
+            if not isinstance(member, Sequence):
+                raise InvalidRequest(f"a batch is of sequences, got {type(member).__name__}")
             member.check_batched(core)
         self._core = core
         self.sequences = sequences
@@ -52,8 +56,8 @@ class SequenceBatch:
 
     @property
     def token_counts(self) -> NDArray[np.int64]:
-        """Known tokens of each sequence; a copy."""
-        return self._counts.copy()
+        """Known tokens of each sequence, those that wait here included."""
+        return np.array([member.token_count for member in self.sequences], np.int64) + self._buffer.fill
 
     def append(self, tokens: NDArray[np.integer]) -> None:
         """One more token is known for each sequence.
@@ -78,16 +82,23 @@ class SequenceBatch:
         Raises:
             OutOfPages: free and evictable pages are too few for all; nothing was changed. Park one and try again.
         """
+        if type(ahead) is not int or not 0 <= ahead <= _AHEAD_MAX:
+            raise InvalidRequest(f"ahead is a whole number of tokens in [0, {_AHEAD_MAX}], got {ahead!r}")
         self._look_again()
         core = self._core
         through = self._counts + ahead
         rows = np.flatnonzero(through > self._room)
         if not rows.size:
             return
-        with core.lock:
+        core.check_usable()
+        with core.lock, core.guard:
             core.sweep()
             short = [(self.sequences[row], self.sequences[row].pages_short(int(through[row]))) for row in rows.tolist()]
-            pages = core.take(sum(need for _, need in short), by=None)
+            needed = sum(need for _, need in short)
+            for member, need in short:
+                if need:
+                    member.let_last_block_go(needed)
+            pages = core.take(needed, by=None)
             for member, need in short:
                 member.grant(pages[:need])
                 del pages[:need]
@@ -107,8 +118,8 @@ class SequenceBatch:
         """
         block_tokens = self._core.block_tokens
         through = self._row_of_integers("positions", through)
-        if (through > self._counts).any():
-            raise InvalidRequest("cannot commit past the known tokens of a sequence")
+        if (through < 0).any() or (through > self._counts).any():
+            raise InvalidRequest("cannot commit past the known tokens of a sequence, nor below 0")
         crossing = np.flatnonzero(through // block_tokens > self._shared // block_tokens)
         if not crossing.size:
             return {}
@@ -132,10 +143,9 @@ class SequenceBatch:
         """
         counts = np.zeros(len(self.sequences), np.int64)
         tables = [member.page_table for member in self.sequences]
-        if out.ndim != 2 or len(out) != len(tables) or out.shape[1] < max(map(len, tables), default=0):
-            raise InvalidRequest(
-                f"out has shape {out.shape}, need [{len(tables)}, {max(map(len, tables), default=0)}] or more"
-            )
+        need = (len(tables), max(map(len, tables), default=0))
+        if out.dtype != np.int32 or out.ndim != 2 or len(out) != need[0] or out.shape[1] < need[1]:
+            raise InvalidRequest(f"out is {out.dtype} of shape {out.shape}, need int32 [{need[0]}, {need[1]}] or wider")
         for row, table in enumerate(tables):
             out[row, : len(table)] = table
             counts[row] = len(table)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 __all__ = [
     "CapacityError",
     "ConfigError",
@@ -10,6 +12,7 @@ __all__ = [
     "OutOfPages",
     "ResetRefused",
     "SequenceLost",
+    "StoreBroken",
 ]
 
 
@@ -50,6 +53,9 @@ class OutOfPages(CapacityError):
         self.free = free
         self.evictable = evictable
 
+    def __reduce__(self) -> tuple[partial[OutOfPages], tuple[()]]:
+        return partial(OutOfPages, needed=self.needed, free=self.free, evictable=self.evictable), ()
+
 
 class ResetRefused(CapacityError):
     """A reset would pull pages from under running sequences. Release them, or reset by force.
@@ -61,3 +67,13 @@ class ResetRefused(CapacityError):
     def __init__(self, *, running: int) -> None:
         super().__init__(f"{running} sequences still run; release them first or reset(force=True)")
         self.running = running
+
+    def __reduce__(self) -> tuple[partial[ResetRefused], tuple[()]]:
+        return partial(ResetRefused, running=self.running), ()
+
+
+class StoreBroken(KVStoreError):
+    """An exception from outside (an interrupt, a policy that raised) tore a change apart; make a new store.
+
+    Nothing that the store says can be trusted any more, so it says nothing. Releasing sequences is a no-op.
+    """

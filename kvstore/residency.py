@@ -172,7 +172,7 @@ class Residency:
             return
         path = path_to(node)
         self.policy.used(request, path)
-        for upper in reversed(path[:-1]):
+        for upper in path[:-1]:  # top down: each run is copied once into the storage of the one above it
             if len(upper.children) == 1 and not upper.pins:
                 self._merge(upper)
 
@@ -186,6 +186,7 @@ class Residency:
         left, victims = count, self.policy.victims
         while left:
             node, cold = next(victims())
+            assert cold > 0 and not node.hold and not node.children, "the policy yields what was not on offer"  # noqa: PT018
             end = node.first_block + len(node.pages)
             taken = min(cold, len(node.pages), left)
             ghost_id = None
@@ -230,19 +231,20 @@ class Residency:
         return freed, lost
 
     @staticmethod
-    def let_go(node: Node) -> array[int]:
-        """Unpin a node whose root is out of matching; returns the pages that nobody holds any more."""
+    def let_go(node: Node, root: Root) -> array[int]:
+        """Unpin a node whose root is out of matching; returns the pages that nobody holds any more. O(path)."""
+        freed: array[int] = array("i")
         node.pins -= 1
         at = node
-        while at.parent is not None:
+        while at is not root:
             at.hold -= 1
             if at.hold:
                 break
+            freed += at.pages  # a reset has cut all that is not held, so what is held no more has nothing below it
+            detach(at, root.symbol_bytes)
+            assert at.parent is not None
             at = at.parent
-        while at.parent is not None:
-            at = at.parent
-        assert isinstance(at, Root)
-        return prune(at)
+        return freed
 
     def check_invariants(self) -> None:
         """INV-1 to INV-3 and INV-5 to INV-8, from scratch. O(blocks)."""

@@ -20,7 +20,7 @@ import operator
 import weakref
 from array import array
 from types import TracebackType
-from typing import Final, NamedTuple, Self, final
+from typing import Final, NamedTuple, NoReturn, Self, SupportsIndex, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,9 +108,9 @@ class Sequence:
         self.prompt_tokens = self.token_count = prompt.token_count
         self._ordinal = ordinal = core.next_ordinal
         core.next_ordinal = ordinal + 1
-        core.live[ordinal] = weakref.ref(self)
         #: leading tokens that were resident at begin, in whole blocks; all of them are pinned
         self.matched_tokens = self._match(symbols)
+        core.live[ordinal] = weakref.ref(self)
         self._state = _RUNNING
 
     def _match(self, symbols: bytes) -> int:
@@ -151,7 +151,10 @@ class Sequence:
     def __del__(self) -> None:
         # May run at any moment in any thread, also while this very thread holds the lock: only queue it.
         if self._state != _ENDED:
-            self._core.dropped.append(self)
+            self._core.dropped.append((self, None))
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError("a sequence owns pages: it cannot be copied or pickled")
 
     @property
     def page_table(self) -> NDArray[np.int32]:
@@ -182,12 +185,13 @@ class Sequence:
         """
         through = _position(through)
         core = self._core
-        with core.lock:
+        core.check_usable()
+        with core.lock, core.guard:
             if core.dropped:
                 core.sweep()
             need = self.pages_short(through)
-            if need and self._node.end_block > self._shared:
-                self._let_last_block_go(need)
+            if need:
+                self.let_last_block_go(need)
             self.grant(core.take(need, by=self.request_id) if need else _NO_PAGES)
 
     def append(self, tokens: TokenIds) -> None:
@@ -202,6 +206,7 @@ class Sequence:
     def append_alone(self, tokens: TokenIds) -> None:
         """``append`` for the batch that buffered these tokens."""
         packed = pack_tokens(tokens)
+        self._core.check_usable()
         with self._core.lock:
             if self._root.namespace.format.kind is not SymbolKind.TOKENS:
                 raise InvalidRequest("this sequence is known by names; use append_names")
@@ -215,6 +220,7 @@ class Sequence:
         """
         width, packed = join_names(names)
         token_count = _position(token_count)
+        self._core.check_usable()
         with self._core.lock:
             blocks = self._root.namespace.format
             if blocks.kind is not SymbolKind.NAMES:
@@ -251,7 +257,8 @@ class Sequence:
     def commit_alone(self, through: int, *, fold: bool) -> Commit:
         """``commit`` for the batch that handed over its tokens."""
         core = self._core
-        with core.lock:
+        core.check_usable()
+        with core.lock, core.guard:
             if self._state != _RUNNING or self._root.lost:
                 self.check_running()
             full = through // core.block_tokens
@@ -278,7 +285,8 @@ class Sequence:
         """
         self._leave_batch()
         core = self._core
-        with core.lock:
+        core.check_usable()
+        with core.lock, core.guard:
             self._check_not_lost()
             if self._state == _PARKED:
                 return
@@ -302,37 +310,50 @@ class Sequence:
             SequenceLost: the store was reset by force.
         """
         core = self._core
-        with core.lock:
+        core.check_usable()
+        with core.lock, core.guard:
             self._check_not_lost()
             if self._state != _PARKED:
                 raise InvalidRequest(f"only a parked sequence can resume, this one is {self._state}")
             self._state = _RUNNING
-            self._skip_read = False  # its own blocks, at least, must be found again
+            if not self._skip_write:
+                self._skip_read = False  # its own blocks, at least, must be found again
             self._match(bytes(self._symbols))
             core.residency.unpin(self._root)  # only now: an unpinned empty root vanishes
             core.counters.resumed_tokens += self.cached_tokens
             return self.cached_tokens
 
     def release(self) -> None:
-        """The request ended: free what was not committed, unpin the rest and tell the policy that it was used.
-        Idempotent.
-        """
+        """The request ended: free what was not committed, unpin the rest, tell the policy of the use. Idempotent."""
         if self._buffer is not None:
             self._leave_batch()
-        lock = self._core.lock
-        lock.acquire()  # as ``with``, at half its cost: begin and release are the two calls that every request makes
-        try:
-            self.end(used=True)
-        finally:
-            lock.release()
+        core = self._core
+        if core.entered():
+            self._end_later(used=True)
+            return
+        with core.lock:  # and the guard, written out: every request comes here
+            try:
+                self.end(used=True)
+            except BaseException:
+                core.break_off()
+                raise
 
     def abandon(self) -> None:
-        """As ``release``, but the request counts neither as admitted nor as a use: it was refused or broke off.
-        Idempotent.
-        """
+        """As ``release``, but the request counts neither as admitted nor as a use: it was refused or broke off."""
         self._leave_batch()
-        with self._core.lock:
+        core = self._core
+        if core.entered():
+            self._end_later(used=False)
+            return
+        with core.lock, core.guard:
             self.end(used=False)
+
+    def _end_later(self, *, used: bool) -> None:
+        """Called from inside the store (by a generator that the collector closes, say): the next call ends it."""
+        if self._core.is_broken:
+            self._state = _ENDED
+        elif self._state != _ENDED:
+            self._core.dropped.append((self, used))
 
     def end(self, *, used: bool) -> None:
         """End with the lock held; see ``release`` and ``abandon``."""
@@ -367,7 +388,7 @@ class Sequence:
         if buffer is not None:
             self._buffer, buffer.touched = None, True
             tokens = buffer.take(self._row)
-            if len(tokens) and self._state != _ENDED:
+            if len(tokens) and self._state != _ENDED and not self._core.entered():
                 self.append_alone(tokens)
 
     def check_batched(self, core: Core) -> None:
@@ -410,13 +431,15 @@ class Sequence:
             own += self._private
         return self._node, own
 
-    def _let_last_block_go(self, need: int) -> None:
+    def let_last_block_go(self, need: int) -> None:
         """Stop pinning the tree's copy of the last block, if its page is the one that a reservation lacks.
 
         Where the whole prompt was found, its last block is computed again into a page of our own; with the tree's copy
         pinned meanwhile, a prompt as long as the pool could never run twice.
         """
         core, residency, node = self._core, self._core.residency, self._node
+        if node.end_block == self._shared:
+            return
         available = core.allocator.free_count + residency.evictable_count
         if need == available + 1 and node.hold == 1:
             upper = residency.cut_above(node, self._shared, self._root, bytes(self._symbols))
@@ -499,7 +522,7 @@ class Sequence:
     def _end_lost(self) -> None:
         core, root = self._core, self._root
         self._free_own()
-        core.allocator.give(core.residency.let_go(self._node))
+        core.allocator.give(core.residency.let_go(self._node, root))
         if not root.children and not root.pins:
             core.lost.remove(root)
         self._state = _ENDED

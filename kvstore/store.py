@@ -12,7 +12,7 @@ from kvstore.batch import SequenceBatch
 from kvstore.block_allocator import BlockAllocator, PageSource
 from kvstore.core import Core
 from kvstore.counters import StoreStats
-from kvstore.errors import ConfigError, InvalidRequest, ResetRefused
+from kvstore.errors import ConfigError, InvalidRequest, KVStoreError, ResetRefused
 from kvstore.eviction_log import EvictionLog
 from kvstore.explain import Explanation, explain
 from kvstore.names import chain_names, split_names
@@ -110,18 +110,22 @@ class KVStore:
         symbols = prompt.block_symbols(space.format)
         core = self._core
         begun_ns = core.now_ns()
-        lock = core.lock
-        lock.acquire()  # as ``with``, at half its cost
-        try:
-            if core.dropped:
-                core.sweep()
-            root = core.residency.roots.get(space.digest)
-            if root is None:
-                self._check_fits(space)
-                root = core.residency.root_of(space)
-            return Sequence(core, root, prompt, symbols, request_id, skip_read, skip_write, begun_ns)
-        finally:
-            lock.release()
+        if core.entered():
+            core.check_usable()
+        with core.lock:  # and the guard, written out: every request comes here
+            try:
+                if core.dropped:
+                    core.sweep()
+                root = core.residency.roots.get(space.digest)
+                if root is None:
+                    self._check_fits(space)
+                    root = core.residency.root_of(space)
+                return Sequence(core, root, prompt, symbols, request_id, skip_read, skip_write, begun_ns)
+            except KVStoreError:
+                raise
+            except BaseException:
+                core.break_off()
+                raise
 
     def peek(self, prompt: Prompt, *, namespace: Namespace | None = None) -> int:
         """Leading tokens of ``prompt`` that are resident now, in whole blocks. Pins nothing: the answer may be old
@@ -129,6 +133,7 @@ class KVStore:
         """
         space, symbols = self._symbols(prompt, namespace)
         core = self._core
+        core.check_usable()
         with core.lock:
             root = core.residency.roots.get(space.digest)
             return (
@@ -142,6 +147,7 @@ class KVStore:
         hot path.
         """
         space, symbols = self._symbols(prompt, namespace)
+        self._core.check_usable()
         with self._core.lock:
             return explain(self._core.residency, prompt, symbols, space)
 
@@ -168,7 +174,8 @@ class KVStore:
     def stats(self) -> StoreStats:
         """One consistent snapshot of counters and pages."""
         core = self._core
-        with core.lock:
+        core.check_usable()
+        with core.lock, core.guard:
             core.sweep()
             counters, residency, allocator = core.counters, core.residency, core.allocator
             return StoreStats(
@@ -198,6 +205,7 @@ class KVStore:
         Raises:
             AssertionError: an invariant is broken; the message says which.
         """
+        self._core.check_usable()
         with self._core.lock:
             audit(self._core)
 
@@ -212,7 +220,8 @@ class KVStore:
             ResetRefused: sequences run and ``force`` is not set; nothing was changed.
         """
         core = self._core
-        with core.lock:
+        core.check_usable()
+        with core.lock, core.guard:
             core.sweep()
             if core.live and not force:
                 raise ResetRefused(running=len(core.live))
@@ -239,6 +248,7 @@ class KVStore:
 
     def _known_names(self, symbols: bytes, full: int, space: Namespace) -> bytes:
         names = b""
+        self._core.check_usable()
         with self._core.lock:
             for node in self._path(symbols, full, space):
                 names += node.names
@@ -247,6 +257,7 @@ class KVStore:
         return names
 
     def _keep_names(self, symbols: bytes, full: int, space: Namespace, names: bytes) -> None:
+        self._core.check_usable()
         with self._core.lock:
             for node in self._path(symbols, full, space):
                 node.names = names[NAME_BYTES * node.first_block : NAME_BYTES * node.end_block]

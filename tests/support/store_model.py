@@ -160,7 +160,9 @@ class ModelStore:
             self._trim()
 
     def resume(self, request: ModelRequest) -> None:
-        request.parked = request.skip_read = False  # its own blocks, at least, must be found again
+        request.parked = False
+        if not request.skip_write:
+            request.skip_read = False  # its own blocks, at least, must be found again
         self._find(request)
         self.counts["resumed_tokens"] += request.shared * self.block_tokens
 
