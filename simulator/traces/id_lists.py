@@ -70,8 +70,11 @@ def _cut(text: bytes) -> tuple[bytes, list[NDArray[np.int64] | list[int]]]:
             continue
         start = opening.end()
         end = text.find(b"]", start)
-        parsed = last.next(text[start:end]) if end >= 0 else None
+        if end < 0:
+            break
+        parsed = last.next(text[start:end])
         if parsed is None:
+            position = end  # looked at once: going on from ``start`` would take quadratic time on lists left open
             continue
         pieces += (text[done:start], b"%d" % len(lists))
         lists.append(parsed.ids)
