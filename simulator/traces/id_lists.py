@@ -6,12 +6,17 @@ sessions, 94 million ids, this takes 2 s where a JSON parser and the conversion 
 
 Nothing is taken on trust: a list that is not plain digits, commas and white space stays in the text, for the JSON
 parser and its error messages.
+
+What stands in for a list that was cut out is ``NaN``, which JSON cannot spell but the parser reports, one after another
+in order of the text. A key's quote, if no backslash is before it, begins a string or the text is broken, so each one is
+outside of strings and is reported; a ``NaN`` of the text itself is then one too many.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import final
 
 import numpy as np
@@ -21,6 +26,7 @@ __all__ = ["JsonDecoder", "refuse_constant"]
 
 _KEY = b'"hash_ids"'
 _OPENING = re.compile(rb"\s*:\s*\[")
+_STAND_IN = "NaN"
 _PLAIN = b"0123456789, \t\r\n"
 
 
@@ -33,8 +39,8 @@ class JsonDecoder:
     """
 
     def __init__(self) -> None:
-        self._id_lists: list[NDArray[np.int64] | list[int]] = []
-        self._json = json.JSONDecoder(object_hook=self._put_back, parse_constant=refuse_constant)
+        self._cut_out: Iterator[NDArray[np.int64] | list[int]] = iter(())
+        self._json = json.JSONDecoder(parse_constant=self._put_back)
 
     def decode(self, text: bytes) -> object:
         """The value of one JSON text.
@@ -43,19 +49,18 @@ class JsonDecoder:
             ValueError: not JSON, or not UTF-8.
             RecursionError: nested too deeply.
         """
-        rest, self._id_lists = _cut(text)
+        rest, lists = _cut(text)
+        self._cut_out = iter(lists)
         value: object = self._json.decode(rest.decode())
         return value
 
-    def _put_back(self, value: dict[str, object]) -> dict[str, object]:
-        place = value.get("hash_ids") if self._id_lists else None
-        if type(place) is list and len(place) == 1 and type(place[0]) is int and place[0] >= 0:
-            value["hash_ids"] = self._id_lists[place[0]]
-        return value
+    def _put_back(self, constant: str) -> object:
+        found = next(self._cut_out, None) if constant == _STAND_IN else None
+        return refuse_constant(constant) if found is None else found
 
 
 def _cut(text: bytes) -> tuple[bytes, list[NDArray[np.int64] | list[int]]]:
-    """Replace each plain list of ids by ``[its number]``; a row with one list has nothing to gain."""
+    """Replace each plain list of ids by the stand-in; a row with one list has nothing to gain."""
     if text.find(_KEY, text.find(_KEY) + 1) < 0:
         return text, []
     pieces: list[bytes] = []
@@ -76,9 +81,9 @@ def _cut(text: bytes) -> tuple[bytes, list[NDArray[np.int64] | list[int]]]:
         if parsed is None:
             position = end  # looked at once: going on from ``start`` would take quadratic time on lists left open
             continue
-        pieces += (text[done:start], b"%d" % len(lists))
+        pieces += (text[done : start - 1], _STAND_IN.encode())
         lists.append(parsed.ids)
-        done = position = end
+        done = position = end + 1
         if isinstance(parsed.ids, np.ndarray):
             last = parsed
     pieces.append(text[done:])

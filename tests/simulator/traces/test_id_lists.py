@@ -102,3 +102,32 @@ def test_lists_left_open_take_linear_time() -> None:
 def test_a_list_inside_a_list_of_ids() -> None:
     text = b'[{"hash_ids":[{"hash_ids":[1,2]},{"hash_ids":[3]}]},{"hash_ids":[4]},{"hash_ids":["]"]},{"hash_ids":[5]}]'
     assert plain(JsonDecoder().decode(text)) == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        '"hash_ids":[-0]',
+        '"hash_ids":[0,-0]',
+        '"hash\\u005fids":[0]',
+        '"hash_ids":"NaN"',
+        '"hash_ids":"[0]"',
+        '"hash_ids":["NaN"]',
+        '"text":"NaN \\"hash_ids\\":[0] \\\\"',
+        '"hash_ids":[8],"hash_ids":[9]',
+    ],
+)
+def test_a_list_never_takes_the_place_of_another(other: str) -> None:
+    text = f'{{"x":{{"hash_ids":[7]}},"y":{{"hash_ids":[7,1]}},{other},"z":{{"hash_ids":[3]}}}}'
+    assert plain(JsonDecoder().decode(text.encode())) == json.loads(text)
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+def test_constants_that_are_not_json_are_refused_wherever_they_stand(constant: str, place: int) -> None:
+    values = ['{"hash_ids":[7]}', '{"hash_ids":[7,1]}', '{"hash_ids":[3]}']
+    values.insert(place, constant)
+    decoder = JsonDecoder()
+    with pytest.raises(ValueError, match=f"^{constant} is not JSON$"):
+        decoder.decode(f"[{','.join(values)}]".encode())
+    assert plain(decoder.decode(b'[{"hash_ids":[1]},{"hash_ids":[2]}]')) == [{"hash_ids": [1]}, {"hash_ids": [2]}]
