@@ -14,6 +14,7 @@ from simulator.traces.arrivals import dejitter as spread_ticks
 from simulator.traces.blocks import BlockNames, renumber, share_prefixes
 from simulator.traces.formats.format import BlockRule
 from simulator.traces.record import LoadedTrace, TraceRequest
+from simulator.traces.rows import NUMBER_MAX
 from simulator.traces.sessions import group_sessions, resolve_turns, spread_starts, user_starts
 from simulator.traces.trace import Trace
 from simulator.words import counted
@@ -98,8 +99,8 @@ def _check(
     for name, value in (("block_tokens", block_tokens), ("limit", limit), ("users", users)):
         if value is not None and value < 1:
             raise TraceError(f"{name} must be at least 1, got {value}", source=trace.path)
-    if spread_s is not None and not 0 <= spread_s < float("inf"):
-        raise TraceError(f"spread_s must be finite and at least 0, got {spread_s}", source=trace.path)
+    if spread_s is not None and not 0 <= spread_s <= NUMBER_MAX:
+        raise TraceError(f"spread_s must be from 0 to {NUMBER_MAX:,}, got {spread_s}", source=trace.path)
     if users is not None and spread_s is not None:
         raise TraceError(
             "users (--users) and spread_s (--spread) both say when sessions start: give one", source=trace.path

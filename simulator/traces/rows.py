@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Iterator, Mapping
 from typing import Final, final
 
@@ -15,10 +14,14 @@ from simulator.traces.id_lists import JsonDecoder
 from simulator.traces.json_array import array_values, not_json
 from simulator.traces.streams import TraceStream
 
-__all__ = ["COUNT_MAX", "Row", "rows_of"]
+__all__ = ["COUNT_MAX", "NUMBER_MAX", "Row", "rows_of"]
 
 #: Token counts and token ids stay below 2³¹; anything larger is a mistake, not a prompt.
 COUNT_MAX: Final = 2**31 - 1
+
+#: Times and rates stay below 2⁶³, as whole nanoseconds of any clock do. Sums of so many as a file can hold, and their
+#: conversion to nanoseconds, then stay finite.
+NUMBER_MAX: Final = 2**63 - 1
 
 _ID_MAX: Final = 2**64 - 1
 _CHUNK_BYTES: Final = 1 << 20
@@ -69,11 +72,11 @@ class Row:
         return self.count(field) if self.has(field) else default
 
     def number(self, field: str) -> float:
-        """A finite number of at least 0."""
+        """A number in [0, 2⁶³)."""
         return float(self._number(field, self._present(field)))
 
     def stamp(self, field: str) -> int | float | None:
-        """A point in time of at least 0 in the file's own unit, whole numbers exact; None where it is missing."""
+        """A point in time in [0, 2⁶³) in the file's own unit, whole numbers exact; None where it is missing."""
         return self._number(field, self.values[field]) if self.has(field) else None
 
     def text(self, field: str) -> str:
@@ -143,8 +146,8 @@ class Row:
         number = _cell_number(value) if self._cells and isinstance(value, str) else value
         if type(number) is not int and type(number) is not float:
             raise self.error(field, f"must be a number, got {_kind(value)}")
-        if not (math.isfinite(number) and number >= 0):
-            raise self.error(field, f"must be finite and at least 0, got {number}")
+        if not 0 <= number <= NUMBER_MAX:  # false of nan, too
+            raise self.error(field, f"must be from 0 to {NUMBER_MAX:,}, got {_kind(number)}")
         return number
 
     def _whole_numbers(self, field: str, value: object, top: int) -> NDArray[np.integer]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from simulator.traces.formats.format import NO_BLOCKS, BlockRule, ReadContext, TraceFormat
 from simulator.traces.record import TraceRequest
-from simulator.traces.rows import Row
+from simulator.traces.rows import COUNT_MAX, Row
 
 __all__ = ["SERVEGEN"]
 
@@ -72,6 +72,8 @@ class _Rates:
         if law not in _LAWS:
             raise row.error("dist", f"must be Gamma, Weibull, Exponential or empty, got {law!r}")
         count = round(row.number("rate") * _WINDOW_S)
+        if count > COUNT_MAX:
+            raise row.error("rate", f"must be at most {COUNT_MAX // _WINDOW_S:,} a second, got {row.number('rate')}")
         shape = row.number("param1") if law in ("Gamma", "Weibull") else 1.0
         if count and not shape > 0:
             raise row.error("param1", f"must be positive, got {shape}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import subprocess
 import sys
@@ -322,6 +323,14 @@ def test_conversations_without_times_can_be_played_by_users(tmp_path: Path) -> N
     ]
 
 
+def test_the_longest_delays_and_times_sum_to_something_finite(tmp_path: Path) -> None:
+    longest = float(2**62)
+    turns = [chat(..., [1], session_id="a", delay=longest) for _ in range(50)]
+    assert all(math.isfinite(second or 0.0) for second in arrivals(loaded(tmp_path, [chat(0, [1]), *turns])))
+    played = loaded(tmp_path, [session(name, [0, longest]) for name in "abc"], users=1)
+    assert all(second is not None and math.isfinite(second * 1e9) for second in arrivals(played))
+
+
 # -- Options ----------------------------------------------------------------------------------------------------------
 
 
@@ -339,8 +348,9 @@ def test_a_limit_reads_no_further(tmp_path: Path) -> None:
         ({"limit": 0}, "limit must be at least 1"),
         ({"block_tokens": 0}, "block_tokens must be at least 1"),
         ({"users": 0}, "users must be at least 1"),
-        ({"spread_s": -1.0}, "spread_s must be finite"),
-        ({"spread_s": float("nan")}, "spread_s must be finite"),
+        ({"spread_s": -1.0}, "spread_s must be from 0"),
+        ({"spread_s": float("nan")}, "spread_s must be from 0"),
+        ({"spread_s": 1e308}, "spread_s must be from 0"),
         ({"spread_s": 1.0, "users": 2}, "give one"),
     ],
 )
