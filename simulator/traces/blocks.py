@@ -19,6 +19,11 @@ __all__ = ["BlockNames", "renumber", "share_prefixes"]
 
 _NAMES_MAX: Final = 2**31
 
+#: Where ids are split, a few bytes of a file ask for the memory of many blocks. One id may stand for so many, and all
+#: of them for so many that a table of them takes half a GiB.
+_SPLIT_INTO_MAX: Final = 2**16
+_SPLIT_NAMES_MAX: Final = 2**27
+
 
 @final
 class BlockNames:
@@ -68,12 +73,16 @@ class BlockNames:
         """The names of a request's blocks.
 
         Raises:
-            TraceError: an id does not name one prefix, or the trace has more blocks than an int32 can name.
+            TraceError: an id does not name one prefix or is split too finely, or the trace has too many blocks.
         """
         if request.tokens is not None:
             return self._tokens.of(request.tokens)
         if not self._hashed:
             return NO_BLOCKS
+        parts = self._regroup.names_per_number
+        if parts > _SPLIT_INTO_MAX:
+            problem = f"an id of {self._trace.block_tokens:,} tokens splits into at most {_SPLIT_INTO_MAX:,} blocks"
+            raise self._error(f"{problem}, got blocks of {self.block_tokens} tokens", field="block_size")
         if self._local_ids and self._trace.line != self._scope_line:
             self._scope_line = self._trace.line
             self._paths.new_scope()
@@ -85,12 +94,13 @@ class BlockNames:
             )
             place = "" if request.turn is None else f" (session {request.session}, turn {request.turn})"
             raise self._error(problem + place) from error
-        if self.bound > _NAMES_MAX:
-            raise self._error(f"more than {_NAMES_MAX:,} blocks of {self.block_tokens} tokens")
+        most = _NAMES_MAX if parts == 1 else _SPLIT_NAMES_MAX
+        if self.bound > most:
+            raise self._error(f"more than {most:,} blocks of {self.block_tokens} tokens")
         return self._regroup.names(numbers, request.input_len)
 
-    def _error(self, problem: str) -> TraceError:
-        return TraceError(problem, source=self._trace.path, line=self._trace.line, field="hash_ids")
+    def _error(self, problem: str, *, field: str = "hash_ids") -> TraceError:
+        return TraceError(problem, source=self._trace.path, line=self._trace.line, field=field)
 
 
 def share_prefixes(requests: Sequence[TraceRequest]) -> None:

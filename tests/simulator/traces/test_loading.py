@@ -174,6 +174,25 @@ def test_a_size_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         loaded(tmp_path, [chat(0, [1])], block_tokens=768)
 
 
+@pytest.mark.parametrize(
+    ("size", "ids", "field"),
+    [(2**31 - 1, [1], "block_size"), (2**17, [1], "block_size"), (2**16, list(range(2**11 + 1)), "hash_ids")],
+)
+def test_a_row_that_splits_into_more_blocks_than_fit_is_refused(
+    tmp_path: Path, size: int, ids: list[int], field: str
+) -> None:
+    rows = [chat(0, ids, input_length=size * len(ids), block_size=size)]
+    tracemalloc.start()
+    try:
+        with pytest.raises(TraceError, match="blocks of 1 tokens") as raised:
+            loaded(tmp_path, rows, block_tokens=1)
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+    assert (raised.value.line, raised.value.field) == (1, field)
+    assert raised.value.source.startswith(str(tmp_path))
+
+
 def test_text_takes_any_size(tmp_path: Path) -> None:
     text = {"timestamp": 0, "output": "", "session_id": "s"}
     rows = [{**text, "input": "abcdefgh"}, {**text, "input": "abcdeXgh"}, {**text, "input": "abc"}]
