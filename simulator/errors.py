@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 __all__ = ["SimulatorError", "TraceError"]
 
 
@@ -24,6 +27,12 @@ class TraceError(SimulatorError, ValueError):
         where = name if line is None else f"{name}:{line}"
         what = problem if field is None else f"field {field!r}: {problem}"
         super().__init__(f"{where}: {what}")
+        self._problem = problem
         self.source = source
         self.line = line
         self.field = field
+
+    def __reduce__(self) -> tuple[Callable[[str], TraceError], tuple[str]]:
+        """How to make this error again: exceptions pass their message on, which is not what made them."""
+        again = partial(type(self), source=self.source, line=self.line, field=self.field)
+        return again, (self._problem,)

@@ -1,0 +1,23 @@
+"""What a reader raises can be passed on."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from simulator.errors import TraceError
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TraceError("holds no rows", source="-"),
+        TraceError("is missing", source="a.jsonl", line=3, field="hash_ids"),
+    ],
+)
+def test_an_error_comes_whole_out_of_another_process(error: TraceError) -> None:
+    other = pickle.loads(pickle.dumps(error))
+    assert type(other) is TraceError
+    assert str(other) == str(error)
+    assert vars(other) == vars(error)
