@@ -1,0 +1,23 @@
+"""What this package raises can be passed on."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from eviction.errors import UnknownPolicyError
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UnknownPolicyError("lrv", known=["fifo", "lru"]),
+        UnknownPolicyError("optimal", known=("fifo", "lru"), reason="needs the future"),
+    ],
+)
+def test_an_error_comes_whole_out_of_another_process(error: UnknownPolicyError) -> None:
+    other = pickle.loads(pickle.dumps(error))
+    assert type(other) is UnknownPolicyError
+    assert str(other) == str(error)
+    assert vars(other) == vars(error)
