@@ -167,7 +167,7 @@ class Residency:
         parent = node.parent
         if parent is None:
             return
-        if parent.parent is None:
+        if parent.parent is None:  # one run: nothing to join
             self.policy.used(request, (node,))
             return
         path = path_to(node)

@@ -17,10 +17,10 @@ INV-10: ``_node`` is pinned once by every running sequence; own pages are in no 
 from __future__ import annotations
 
 import operator
-import weakref
 from array import array
 from types import TracebackType
 from typing import Final, NamedTuple, NoReturn, Self, SupportsIndex, final
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,7 +110,7 @@ class Sequence:
         core.next_ordinal = ordinal + 1
         #: leading tokens that were resident at begin, in whole blocks; all of them are pinned
         self.matched_tokens = self._match(symbols)
-        core.live[ordinal] = weakref.ref(self)
+        core.live[ordinal] = ref(self)
         self._state = _RUNNING
 
     def _match(self, symbols: bytes) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import final
+from typing import Final, final
 
 from eviction import EvictionPolicy, LruPolicy
 from kvstore.audit import audit
@@ -16,7 +16,7 @@ from kvstore.errors import ConfigError, InvalidRequest, KVStoreError, ResetRefus
 from kvstore.eviction_log import EvictionLog
 from kvstore.explain import Explanation, explain
 from kvstore.names import chain_names, split_names
-from kvstore.namespace import BlockFormat, Namespace
+from kvstore.namespace import BlockFormat, Namespace, SymbolKind
 from kvstore.prefix_tree import NAME_BYTES, Node, path_to, walk
 from kvstore.prompt import Prompt
 from kvstore.residency import Residency
@@ -24,6 +24,8 @@ from kvstore.sequence import Sequence
 from transfer import PagePool
 
 __all__ = ["KVStore"]
+
+_TOKENS: Final = SymbolKind.TOKENS
 
 
 @final
@@ -107,7 +109,10 @@ class KVStore:
         if type(prompt) is not Prompt or not (namespace is None or type(namespace) is Namespace):
             raise _wrong_types(prompt, namespace)
         space = self.namespace if namespace is None else namespace
-        symbols = prompt.block_symbols(space.format)
+        blocks = space.format
+        # Plain tokens need no work; ``block_symbols`` would say so at the cost of a call.
+        plain = prompt.kind is blocks.kind is _TOKENS and not prompt.media
+        symbols = prompt.symbols if plain else prompt.block_symbols(blocks)
         core = self._core
         begun_ns = core.now_ns()
         if core.entered():
