@@ -354,6 +354,9 @@ class StoreDriver:
     def _reserve_batch(self, batch: SequenceBatch, members: list[Live]) -> bool:
         through = [len(live.model.tokens) + 1 for live in members]
         need = sum(self.model.shortfall(live.model, end) for live, end in zip(members, through, strict=True))
+        for live, end in zip(members, through, strict=True):
+            if self.model.shortfall(live.model, end):
+                self.model.let_last_go(live.model, need)
         if need > self.model.free + self.model.evictable:
             self.model.counts["out_of_pages"] += 1
             error = refused(OutOfPages, lambda: batch.reserve(ahead=1))

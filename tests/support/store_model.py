@@ -124,8 +124,7 @@ class ModelStore:
     def reserve(self, request: ModelRequest, *, through: int) -> NoRoom | None:
         need = self.shortfall(request, through)
         if need > 0:
-            if need == self.free + self.evictable + 1 and self._last_is_spare(request):
-                request.pin = request.pin[:-1]
+            self.let_last_go(request, need)
             if need > self.free + self.evictable:
                 self.counts["out_of_pages"] += 1
                 return NoRoom(need, self.free, self.evictable)
@@ -133,6 +132,11 @@ class ModelStore:
             request.own += need
         self._admit(request)
         return None
+
+    def let_last_go(self, request: ModelRequest, need: int) -> None:
+        """Stop pinning a last block that is computed again, if its page is the one that is missing."""
+        if need == self.free + self.evictable + 1 and self._last_is_spare(request):
+            request.pin = request.pin[:-1]
 
     def shortfall(self, request: ModelRequest, through: int) -> int:
         return max(0, -(-through // self.block_tokens) - request.shared - request.own)
